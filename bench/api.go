@@ -57,8 +57,8 @@ func (a *api) do(ctx context.Context, token, query string, variables map[string]
 // event is one IngestEvent.
 type event map[string]any
 
-// does returns the event of a user's mutation, given by its name and input.
-func does(who, mutation string, input map[string]any) event {
+// userEvent returns the event of a user's mutation, given by its name and input.
+func userEvent(who, mutation string, input map[string]any) event {
 	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }
 
@@ -67,34 +67,34 @@ func hostEvent(mutation string, input map[string]any) event {
 	return event{"do": map[string]any{mutation: input}}
 }
 
-// follow returns the event in which who follows whom.
-func follow(who, whom string) event {
-	return does(who, "follow", map[string]any{"userId": "user:" + whom})
+// followEvent returns the event in which who follows whom.
+func followEvent(who, whom string) event {
+	return userEvent(who, "follow", map[string]any{"userId": "user:" + whom})
 }
 
-// publish returns the event in which who publishes a post.
-func publish(who, body string) event {
-	return does(who, "publishPost", map[string]any{"body": body})
+// publishEvent returns the event in which who publishes a post.
+func publishEvent(who, body string) event {
+	return userEvent(who, "publishPost", map[string]any{"body": body})
 }
 
-// like returns the event in which who likes a post, given by its ID.
-func like(who, post string) event {
-	return does(who, "likePost", map[string]any{"postId": post})
+// likeEvent returns the event in which who likes a post, given by its ID.
+func likeEvent(who, post string) event {
+	return userEvent(who, "likePost", map[string]any{"postId": post})
 }
 
-// mention returns the event in which who publishes a post that mentions whom.
-func mention(who, whom string) event {
-	return does(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
+// mentionEvent returns the event in which who publishes a post that mentions whom.
+func mentionEvent(who, whom string) event {
+	return userEvent(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
 }
 
-// comment returns the event in which who comments on a post, given by its ID.
-func comment(who, post string) event {
-	return does(who, "publishPost", map[string]any{"body": "I think so too.", "parentId": post})
+// commentEvent returns the event in which who comments on a post, given by its ID.
+func commentEvent(who, post string) event {
+	return userEvent(who, "publishPost", map[string]any{"body": "I think so too.", "parentId": post})
 }
 
-// profile returns the event that sets the name of a user.
-func profile(who, name string) event {
-	return does(who, "setProfile", map[string]any{"name": name, "avatarUrl": "https://images.example/" + who + ".jpg"})
+// profileEvent returns the event that sets the name of a user.
+func profileEvent(who, name string) event {
+	return userEvent(who, "setProfile", map[string]any{"name": name, "avatarUrl": "https://images.example/" + who + ".jpg"})
 }
 
 const (

@@ -74,7 +74,7 @@ func TestIngestSendsBatches(t *testing.T) {
 	})
 	events := make([]event, 2*batchSize+1)
 	for i := range events {
-		events[i] = follow("a", "b")
+		events[i] = followEvent("a", "b")
 	}
 	ids, err := a.ingest(t.Context(), events)
 	if err != nil || len(ids) != len(events) || ids[1] != "id-1" {
@@ -92,7 +92,7 @@ func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
 		`{"errors":[{"message":"no scope"}]}`:                                                            "no scope",
 	} {
 		a := stubAPI(t, func(question) string { return answer })
-		if _, err := a.ingest(t.Context(), []event{follow("a", "b"), follow("c", "d")}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := a.ingest(t.Context(), []event{followEvent("a", "b"), followEvent("c", "d")}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
@@ -100,10 +100,10 @@ func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
 
 func TestEventsAreWhatTheContractSays(t *testing.T) {
 	for want, e := range map[string]event{
-		`{"as":"user:a","do":{"follow":{"userId":"user:b"}}}`:                                            follow("a", "b"),
-		`{"as":"user:a","do":{"publishPost":{"body":"text"}}}`:                                           publish("a", "text"),
-		`{"as":"user:a","do":{"likePost":{"postId":"post:1"}}}`:                                          like("a", "post:1"),
-		`{"as":"user:a","do":{"setProfile":{"avatarUrl":"https://images.example/a.jpg","name":"Anna"}}}`: profile("a", "Anna"),
+		`{"as":"user:a","do":{"follow":{"userId":"user:b"}}}`:                                            followEvent("a", "b"),
+		`{"as":"user:a","do":{"publishPost":{"body":"text"}}}`:                                           publishEvent("a", "text"),
+		`{"as":"user:a","do":{"likePost":{"postId":"post:1"}}}`:                                          likeEvent("a", "post:1"),
+		`{"as":"user:a","do":{"setProfile":{"avatarUrl":"https://images.example/a.jpg","name":"Anna"}}}`: profileEvent("a", "Anna"),
 	} {
 		if got, err := json.Marshal(e); err != nil || string(got) != want {
 			t.Errorf("got %s, want %s (%v)", got, want, err)
@@ -131,7 +131,7 @@ func TestWaitForJobs(t *testing.T) {
 	}
 }
 
-func TestSameAnswers(t *testing.T) {
+func TestCompareAnswersRefusesADifference(t *testing.T) {
 	fixed := func(answer string) *api { return stubAPI(t, func(question) string { return answer }) }
 	ours := fixed(`{"data":{"a":1,"b":[{"c":"x"}]}}`)
 	if err := compareAnswers(t.Context(), ours, fixed(`{"data":{"b":[{"c":"x"}],"a":1}}`), "{ a }", []string{"x", "y"}); err != nil {

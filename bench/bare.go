@@ -190,7 +190,7 @@ func runBareWriter(address, control string, length int, documents ...string) err
 
 // readFirstFrame reads the first frame from the bare writer, which has no handshake.
 func readFirstFrame(s *socket, _ int) error {
-	opcode, _, err := s.next()
+	opcode, _, err := s.readFrame()
 	if err == nil && opcode != opText {
 		err = fmt.Errorf("opcode %d", opcode)
 	}

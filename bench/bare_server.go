@@ -62,7 +62,7 @@ func runBareServer(address, kind string, arguments ...string) error {
 		defer client.Close()
 		handle = answerPages(pages, client)
 	case kind == bareWrites && len(arguments) == 2:
-		db, err := openBare(arguments[0], arguments[1])
+		db, err := openBareDatabase(arguments[0], arguments[1])
 		if err != nil {
 			return err
 		}
@@ -91,8 +91,8 @@ func runBareServer(address, kind string, arguments ...string) error {
 	return nil
 }
 
-// openBare opens the database for bare commits. name is the path of SQLite or the URL of PostgreSQL.
-func openBare(driver, name string) (*sql.DB, error) {
+// openBareDatabase opens the database for bare commits. name is the path of SQLite or the URL of PostgreSQL.
+func openBareDatabase(driver, name string) (*sql.DB, error) {
 	if driver == "sqlite" {
 		return openRaw(name)
 	}
@@ -145,7 +145,7 @@ func answerWrites(db *sql.DB) http.HandlerFunc {
 		err := json.NewDecoder(r.Body).Decode(&asked)
 		number, failed := strconv.Atoi(asked.Query)
 		if err = errors.Join(err, failed); err == nil {
-			err = insertBare(r.Context(), db, number)
+			err = insertBareRow(r.Context(), db, number)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -156,8 +156,8 @@ func answerWrites(db *sql.DB) http.HandlerFunc {
 	}
 }
 
-// insertBare makes a bare commit: one row in a transaction of its own.
-func insertBare(ctx context.Context, db *sql.DB, number int) error {
+// insertBareRow makes a bare commit: one row in a transaction of its own.
+func insertBareRow(ctx context.Context, db *sql.DB, number int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO bare (number, who, body) VALUES ($1, $2, $3)`, number, 1, postBody(number))
 	return err
 }

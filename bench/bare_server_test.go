@@ -68,12 +68,12 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 
 // A write is answered once its row is committed, and a second write with the same number is refused.
 func TestTheBareServerCommits(t *testing.T) {
-	db, err := openBare("sqlite", filepath.Join(t.TempDir(), "bare.db"))
+	db, err := openBareDatabase("sqlite", filepath.Join(t.TempDir(), "bare.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if err := createBare(t.Context(), db); err != nil {
+	if err := createBareTable(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	handle := answerWrites(db)
@@ -99,9 +99,9 @@ func TestTheBareServerIsThisProgram(t *testing.T) {
 		}
 	}
 	bare := filepath.Join(t.TempDir(), "bare.db")
-	db, err := openBare("sqlite", bare)
+	db, err := openBareDatabase("sqlite", bare)
 	if err == nil {
-		err = createBare(t.Context(), db)
+		err = createBareTable(t.Context(), db)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// storedDocuments puts documents of three fields into a Redis of the test's own, and their keys into a file.
-func storedDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url, file string) {
+// storeDocuments puts documents of three fields into a Redis of the test's own, and their keys into a file.
+func storeDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url, file string) {
 	t.Helper()
 	server = miniredis.RunT(t)
 	keys := make([]string, count)
@@ -35,8 +35,8 @@ func storedDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url,
 
 func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 	const sockets = bareBatch + 30 // more than one batch in all
-	server, url, file := storedDocuments(t, 7)
-	f, b := bareFleet(t, sockets)
+	server, url, file := storeDocuments(t, 7)
+	f, b := openBareFleet(t, sockets)
 	reader, err := newDocumentReader(t.Context(), url, file)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 	}
 	b.documents = reader
 	all, before := f.expect(), server.CommandCount()
-	if err := fire(b, sockets)(t.Context()); err != nil {
+	if err := fireFunc(b, sockets)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.wait(t.Context(), all); err != nil {
@@ -72,7 +72,7 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 }
 
 func TestDocumentReaderNeedsDocuments(t *testing.T) {
-	server, url, file := storedDocuments(t, 1)
+	server, url, file := storeDocuments(t, 1)
 	empty, broken := filepath.Join(t.TempDir(), "empty.json"), filepath.Join(t.TempDir(), "broken.json")
 	for name, text := range map[string]string{empty: "[]", broken: "{"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -56,9 +56,9 @@ func (e effort) processorsBeside(alone effort) float64 {
 	return max(0, (float64(e.used)-reads)/float64(e.took))
 }
 
-// besideComputing calls load while a program keeps processors busy: as many as the work beside the reads kept busy in the effort
+// loadBesideComputing calls load while a program keeps processors busy: as many as the work beside the reads kept busy in the effort
 // during. It does nothing if one of the efforts is not known.
-func (b *bench) besideComputing(ctx context.Context, alone, during effort, load func() error) error {
+func (b *bench) loadBesideComputing(ctx context.Context, alone, during effort, load func() error) error {
 	if !alone.known || !during.known {
 		return nil
 	}
@@ -80,12 +80,12 @@ func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort
 	return result, e, err
 }
 
-// rushed has the samples of other users' reads: before a rush, during the rush, and beside a program that only computes, as much as the
+// rushResults has the samples of other users' reads: before a rush, during the rush, and beside a program that only computes, as much as the
 // rush did.
-type rushed struct{ before, during, computing series }
+type rushResults struct{ before, during, computing series }
 
 // addRush adds a round: the reads before the rush, and the reads during it.
-func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
+func (r *rushResults) addRush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
 	var during sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
 		during, err = b.loadDuring(ctx, othersTarget(server), rush)
@@ -97,8 +97,8 @@ func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before 
 
 // addFloor adds the floor of a round: the reads beside a program that computes. alone is the effort of the reads before the rush, and
 // during is the effort of the reads during it.
-func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
-	return b.besideComputing(ctx, alone, during, func() error {
+func (r *rushResults) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
+	return b.loadBesideComputing(ctx, alone, during, func() error {
 		result, err := othersTarget(server).load(ctx, othersConnections, b.turnLength())
 		r.computing = append(r.computing, result)
 		return err

@@ -71,11 +71,11 @@ func TestTheFloorNeedsItsMeasure(t *testing.T) {
 	t.Setenv(childMode, bareServerArgument)
 	b := &bench{folder: t.TempDir()}
 	known, failed := effort{answers: 1, took: time.Second, known: true}, errors.New("the load fails")
-	if err := b.besideComputing(t.Context(), known, known, func() error { return failed }); !errors.Is(err, failed) {
+	if err := b.loadBesideComputing(t.Context(), known, known, func() error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("got %v, want %v", err, failed)
 	}
 	for _, pair := range [][2]effort{{{}, known}, {known, {}}} {
-		if err := b.besideComputing(t.Context(), pair[0], pair[1], func() error { return failed }); err != nil {
+		if err := b.loadBesideComputing(t.Context(), pair[0], pair[1], func() error { return failed }); err != nil {
 			t.Errorf("a floor of what is not known: %v", err)
 		}
 	}
@@ -89,7 +89,7 @@ func TestEffortIsOfBothProcesses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // only Linux reports the processor time of a process
 	}
-	server, redis := child(t, t.Context(), "wait"), child(t, t.Context(), "wait")
+	server, redis := startChild(t, t.Context(), "wait"), startChild(t, t.Context(), "wait")
 	b := &bench{redisPID: redis.pid()}
 	e, err := b.measureEffort(&program{process: server}, func() (float64, error) { return 7, nil })
 	if err != nil || !e.known || e.answers != 7 || e.took <= 0 {

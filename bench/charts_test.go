@@ -11,7 +11,7 @@ import (
 )
 
 // The charts in the repository show the figures of bench/RESULTS.md: after a change of either, run `go run ./bench --charts`.
-func TestTheChartsAreOfTheResults(t *testing.T) {
+func TestChartFilesAreDrawnFromTheResults(t *testing.T) {
 	text, err := os.ReadFile("RESULTS.md")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestTheChartsAreOfTheResults(t *testing.T) {
 
 func TestAChartOfAReport(t *testing.T) {
 	var report strings.Builder
-	if err := newReport().markdown(&report); err != nil {
+	if err := newReport().writeMarkdown(&report); err != nil {
 		t.Fatal(err)
 	}
 	c := chart{"c.svg", "Badges & more", "a second", "per second", "badge query", []bar{{"ours", "Tidings"}, {"theirs", "a peer"}}}

@@ -13,7 +13,7 @@ import (
 
 // A crowd opens its sockets in a process of its own, and says when each event came.
 func TestACrowdSaysWhenItsEventsCame(t *testing.T) {
-	k := &talker{tokens: map[string]bool{}, pongs: make(chan string, 100), messages: []string{nextMessage}}
+	k := &subscriptionServer{tokens: map[string]bool{}, pongs: make(chan string, 100), messages: []string{nextMessage}}
 	address := serve(t, k.ServeHTTP)
 	t.Setenv(childMode, crowdArgument)
 	b := &bench{folder: t.TempDir()}
@@ -44,7 +44,7 @@ func TestACrowdSaysWhenItsEventsCame(t *testing.T) {
 
 // A crowd that cannot open its sockets ends, and says why.
 func TestACrowdThatCannotOpen(t *testing.T) {
-	k := &talker{refuse: true}
+	k := &subscriptionServer{refuse: true}
 	t.Setenv(childMode, crowdArgument)
 	b := &bench{folder: t.TempDir()}
 	if _, err := b.startCrowd(t.Context(), serve(t, k.ServeHTTP), 0, 2); err == nil || !strings.Contains(err.Error(), "no upgrade") {
@@ -58,7 +58,7 @@ func TestACrowdThatCannotOpen(t *testing.T) {
 }
 
 // Before its sockets are open, a crowd says so.
-func TestACrowdIsNotYetOpen(t *testing.T) {
+func TestACrowdSaysWhetherItsSocketsAreOpen(t *testing.T) {
 	opened := make(chan *fleet, 1)
 	address := serve(t, crowdControl(t.Context(), opened).ServeHTTP)
 	if err := answers("http://" + address + "/opened")(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
@@ -74,7 +74,7 @@ func TestACrowdIsNotYetOpen(t *testing.T) {
 func meter(t *testing.T, goroutines func() int) *program {
 	return &program{address: serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE go_goroutines gauge\ngo_goroutines_more 5\ngo_goroutines %d\n", goroutines())
-	}), process: child(t, t.Context(), "wait")}
+	}), process: startChild(t, t.Context(), "wait")}
 }
 
 func TestTheCrowdsNodesSettle(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTheCrowdsNodesSettle(t *testing.T) {
 	}
 }
 
-func TestTheCrowdsLines(t *testing.T) {
+func TestReportCrowd(t *testing.T) {
 	b := &bench{report: &report{}}
 	const megabyte = 1 << 20
 	b.reportCrowd(1024, series{{rate: 5000, p50: time.Second, p99: 2 * time.Second}}, crowdState{goroutines: 100, resident: 90 * megabyte},

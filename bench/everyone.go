@@ -128,11 +128,11 @@ var settings = []setting{
 // checkEveryone checks every person in each setting. Half of the people visit before the last round of posts, so that posts are pushed to
 // them; the others visit for the first time at the end. All are read again after Redis has lost all data.
 func (b *bench) checkEveryone(ctx context.Context) error {
-	if _, err := os.Stat(b.follows); os.IsNotExist(err) {
-		b.report.everyone = append(b.report.everyone, filepath.Base(b.follows)+" is not there (--follows)")
+	if _, err := os.Stat(b.followsPath); os.IsNotExist(err) {
+		b.report.everyoneLines = append(b.report.everyoneLines, filepath.Base(b.followsPath)+" is not there (--follows)")
 		return nil
 	}
-	g, err := readGraph(b.follows)
+	g, err := readGraph(b.followsPath)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 
 // checkSetting imports the graph into a site of its own and checks every person in one setting.
 func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) error {
-	b.say("everyone, %s: importing %s", s.name, filepath.Base(b.follows))
+	b.say("everyone, %s: importing %s", s.name, filepath.Base(b.followsPath))
 	data := filepath.Join(own.folder, "data")
-	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.follows, "--both", "--data", data); err != nil {
+	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", data); err != nil {
 		return err
 	}
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
@@ -224,7 +224,7 @@ func (a *api) setThresholds(ctx context.Context, s setting, authors []string) er
 func publishAll(ctx context.Context, a *api, authors []string, posts []published) ([]published, error) {
 	var events []event
 	for _, author := range slices.Backward(authors) {
-		events = append(events, publish(author, postBody(len(posts)+len(events))))
+		events = append(events, publishEvent(author, postBody(len(posts)+len(events))))
 	}
 	ids, err := a.ingest(ctx, events)
 	if err != nil {
@@ -268,7 +268,7 @@ func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string
 		return err
 	}
 	line := fmt.Sprintf("%d of %d badges right, %d of %d feeds right (%s)", badges.Load(), len(people), feeds.Load(), len(people), when)
-	b.report.everyone = append(b.report.everyone, line)
+	b.report.everyoneLines = append(b.report.everyoneLines, line)
 	b.say("everyone: %s", line)
 	if text := wrong.Load(); text != nil {
 		return fmt.Errorf("everyone: %s: %s", when, *text)

@@ -37,7 +37,7 @@ func writeGraph(t *testing.T, name, text string) string {
 	return path
 }
 
-func TestReadGraphGoesBothWays(t *testing.T) {
+func TestReadGraphMakesFollowsMutual(t *testing.T) {
 	for _, name := range []string{"graph.csv", "graph.csv.gz"} {
 		g, err := readGraph(writeGraph(t, name, "id_1,id_2\n1,2\n1,3\n3,3\n4,1\n"))
 		if err != nil {

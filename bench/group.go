@@ -17,28 +17,28 @@ import (
 type group struct {
 	api              *api
 	prefix, id       string
-	members, talkers int        // how many; the talkers are the first of the members
-	pushed           []arrivals // to each member
+	members, talkers int            // how many; the talkers are the first of the members
+	pushed           []pushedCounts // to each member
 
-	mu   sync.Mutex
-	said []said  // all messages so far
-	last []int64 // for each talker, the number of its last message
+	mu       sync.Mutex
+	messages []sentMessage // all messages so far
+	last     []int64       // for each talker, the number of its last message
 }
 
-// said is a message: its number in the group, and when its mutation was answered.
-type said struct {
+// sentMessage is a message: its number in the group, and when its mutation was answered.
+type sentMessage struct {
 	number int64
 	at     time.Time
 }
 
-// arrivals are the numbers of unread messages that were pushed to one member.
-type arrivals struct {
+// pushedCounts are the numbers of unread messages that were pushed to one member.
+type pushedCounts struct {
 	mu     sync.Mutex
-	counts []count
+	counts []pushedCount
 }
 
-// count is a pushed number of unread messages, and when it came.
-type count struct {
+// pushedCount is a pushed number of unread messages, and when it came.
+type pushedCount struct {
 	value int64
 	at    time.Time
 }
@@ -54,7 +54,7 @@ func (g *group) create(ctx context.Context) error {
 		others = append(others, "user:"+g.key(i))
 	}
 	g.last = make([]int64, g.talkers)
-	ids, err := g.api.ingest(ctx, []event{does(g.key(0), "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": others})})
+	ids, err := g.api.ingest(ctx, []event{userEvent(g.key(0), "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": others})})
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (g *group) watch(i int, payload []byte, at time.Time) {
 	}
 	g.pushed[i].mu.Lock()
 	defer g.pushed[i].mu.Unlock()
-	g.pushed[i].counts = append(g.pushed[i].counts, count{value, at})
+	g.pushed[i].counts = append(g.pushed[i].counts, pushedCount{value, at})
 }
 
 // talk lets every talker send a message once per interval until ctx ends, with the talkers spread over the interval. With
@@ -110,7 +110,7 @@ func (g *group) say(ctx context.Context, talker int) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.said = append(g.said, said{id.Number(), now})
+	g.messages = append(g.messages, sentMessage{id.Number(), now})
 	g.last[talker] = id.Number()
 	return nil
 }
@@ -119,7 +119,7 @@ func (g *group) say(ctx context.Context, talker int) error {
 // message's answer until the last listener had the message.
 func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
-	first := len(g.said)
+	first := len(g.messages)
 	g.mu.Unlock()
 	start := time.Now()
 	if err := talk(); err != nil {
@@ -127,12 +127,12 @@ func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, err
 	}
 	took := time.Since(start)
 	g.mu.Lock()
-	messages := slices.Clone(g.said[first:])
+	messages := slices.Clone(g.messages[first:])
 	g.mu.Unlock()
 	if len(messages) == 0 {
 		return sample{}, errors.New("nobody said anything")
 	}
-	head := slices.MaxFunc(messages, func(a, b said) int { return int(a.number - b.number) }).number
+	head := slices.MaxFunc(messages, func(a, b sentMessage) int { return int(a.number - b.number) }).number
 	deadline := time.Now().Add(volleyLimit)
 	for i := g.talkers; i < g.members; i++ {
 		for g.pushed[i].greatest() < head {
@@ -153,7 +153,7 @@ func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, err
 }
 
 // greatest returns the last number that was pushed to a listener, which is the greatest one; 0 if there was none.
-func (a *arrivals) greatest() int64 {
+func (a *pushedCounts) greatest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.counts) == 0 {
@@ -164,11 +164,11 @@ func (a *arrivals) greatest() int64 {
 
 // raiseLateness compares the messages with what was pushed to this listener. It raises late[i] to the time from the answer to message i
 // until a pushed number included that message.
-func (a *arrivals) raiseLateness(messages []said, late []time.Duration) {
+func (a *pushedCounts) raiseLateness(messages []sentMessage, late []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, message := range messages {
-		place, _ := slices.BinarySearchFunc(a.counts, message.number, func(c count, number int64) int { return int(c.value - number) })
+		place, _ := slices.BinarySearchFunc(a.counts, message.number, func(c pushedCount, number int64) int { return int(c.value - number) })
 		if place < len(a.counts) {
 			late[i] = max(late[i], a.counts[place].at.Sub(message.at))
 		}
@@ -179,7 +179,7 @@ func (a *arrivals) raiseLateness(messages []said, late []time.Duration) {
 // talker those after its own last message.
 func (g *group) check(ctx context.Context) error {
 	var head int64
-	for _, message := range g.said {
+	for _, message := range g.messages {
 		head = max(head, message.number)
 	}
 	for i := range g.members {

@@ -30,13 +30,13 @@ func TestConversationCountFitsTheSubscription(t *testing.T) {
 	}
 }
 
-func TestLateness(t *testing.T) {
+func TestRaiseLateness(t *testing.T) {
 	start := time.Now()
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	messages := []said{{3, after(30)}, {1, after(5)}, {2, after(20)}, {9, after(90)}}
+	messages := []sentMessage{{3, after(30)}, {1, after(5)}, {2, after(20)}, {9, after(90)}}
 	late := make([]time.Duration, len(messages))
-	quick := arrivals{counts: []count{{1, after(4)}, {2, after(21)}, {3, after(31)}, {9, after(95)}}}
-	slow := arrivals{counts: []count{{0, start}, {3, after(80)}}} // lacks the last message
+	quick := pushedCounts{counts: []pushedCount{{1, after(4)}, {2, after(21)}, {3, after(31)}, {9, after(95)}}}
+	slow := pushedCounts{counts: []pushedCount{{0, start}, {3, after(80)}}} // lacks the last message
 	quick.raiseLateness(messages, late)
 	slow.raiseLateness(messages, late)
 	want := []time.Duration{50, 75, 60, 5}
@@ -49,14 +49,14 @@ func TestLateness(t *testing.T) {
 	// A push that came before the answer to the mutation counts as a delay of 0.
 	late = late[:1]
 	late[0] = 0
-	quick.raiseLateness([]said{{1, after(5)}}, late)
+	quick.raiseLateness([]sentMessage{{1, after(5)}}, late)
 	if late[0] != 0 {
 		t.Errorf("a number that came before the answer is %v late", late[0])
 	}
 }
 
-// chatter is a server with one group, whose pushes reach the members immediately.
-type chatter struct {
+// groupServer is a server with one group, whose pushes reach the members immediately.
+type groupServer struct {
 	mu     sync.Mutex
 	head   int64            // the number of the last message
 	last   map[string]int64 // token -> the number of that member's last message
@@ -66,7 +66,7 @@ type chatter struct {
 }
 
 // answer answers as a server does: to a message, to events, and to a query of badges.
-func (c *chatter) answer(q question) string {
+func (c *groupServer) answer(q question) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -85,10 +85,10 @@ func (c *chatter) answer(q question) string {
 	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"conversations":{"total":{"value":%d}}}}}}`, c.head-c.last[q.token]+c.extra)
 }
 
-func newChatter(t *testing.T) *chatter {
+func newGroupServer(t *testing.T) *groupServer {
 	t.Helper()
-	c := &chatter{last: map[string]int64{}}
-	c.group = &group{api: stubAPI(t, c.answer), prefix: "m", members: 5, talkers: 2, pushed: make([]arrivals, 5)}
+	c := &groupServer{last: map[string]int64{}}
+	c.group = &group{api: stubAPI(t, c.answer), prefix: "m", members: 5, talkers: 2, pushed: make([]pushedCounts, 5)}
 	if err := c.group.create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +105,12 @@ func (g *group) talkFor(t *testing.T, length, every time.Duration) func() error 
 }
 
 func TestAGroupTalks(t *testing.T) {
-	c := newChatter(t)
+	c := newGroupServer(t)
 	result, err := c.group.measureTalk(t.Context(), c.group.talkFor(t, 200*time.Millisecond, 50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := len(c.group.said); said < 2 || said > 10 || int64(said) != c.head {
+	if said := len(c.group.messages); said < 2 || said > 10 || int64(said) != c.head {
 		t.Errorf("%d messages of two who speak every 50 ms for 200 ms; the server has %d", said, c.head)
 	}
 	if result.p99 > 0 || !(result.rate > 0) {
@@ -130,7 +130,7 @@ func TestAGroupTalks(t *testing.T) {
 }
 
 func TestAGroupWithoutPushes(t *testing.T) {
-	c := newChatter(t)
+	c := newGroupServer(t)
 	if _, err := c.group.measureTalk(t.Context(), func() error { return nil }); err == nil {
 		t.Error("nobody said anything, and that was measured")
 	}
@@ -143,13 +143,13 @@ func TestAGroupWithoutPushes(t *testing.T) {
 }
 
 func TestGroupsAreMeasuredInBothCountingWays(t *testing.T) {
-	ways := countings()
+	ways := countingWays()
 	if len(ways) != 2 || slices.Equal(ways[0].arguments, ways[1].arguments) {
 		t.Errorf("%+v", ways)
 	}
-	b := &bench{options: options{worlds: wholeWorlds}, report: &report{}}
+	b := &bench{options: options{sizes: wholeDataSizes}, report: &report{}}
 	for _, way := range ways {
-		way.late = series{{rate: 100, p99: 150 * time.Millisecond}}
+		way.lateness = series{{rate: 100, p99: 150 * time.Millisecond}}
 		way.others.before = series{{rate: 3000, p50: time.Millisecond, p99: 2 * time.Millisecond}}
 		way.others.during = series{{rate: 1000, p50: 2 * time.Millisecond, p99: 8 * time.Millisecond}}
 	}

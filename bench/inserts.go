@@ -45,7 +45,7 @@ type insertFloor struct {
 
 // openInsertFloor opens the database that a load is going to write to.
 func openInsertFloor(driver, name string, senders int, newTwin func(ctx context.Context) (url, name string, err error)) (*insertFloor, error) {
-	source, err := openBare(driver, name)
+	source, err := openBareDatabase(driver, name)
 	return &insertFloor{driver: driver, source: source, senders: senders, newTwin: newTwin}, err
 }
 
@@ -114,7 +114,7 @@ func (f *insertFloor) round(ctx context.Context) (err error) {
 	if err := schema.Close(); err != nil {
 		return err
 	}
-	twin, err := openBare(f.driver, name)
+	twin, err := openBareDatabase(f.driver, name)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func placeholders(rows, columns int) string {
 
 // line compares a load with its floor.
 func (f *insertFloor) line(what string, ours series) line {
-	return line{what: what, limit: whoInserts, ours: rate(ours), theirs: rate(f.values), value: ratio(ours.rate(), f.values.rate()), unit: "x"}
+	return line{what: what, limit: whoInserts, ours: formatRate(ours), theirs: formatRate(f.values), value: ratio(ours.rate(), f.values.rate()), unit: "x"}
 }
 
 // readTables reads all rows of all tables.

@@ -111,7 +111,7 @@ func TestNewFilesAreEmpty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := createBare(t.Context(), db); err != nil {
+		if err := createBareTable(t.Context(), db); err != nil {
 			t.Errorf("it is not empty: %v", err)
 		}
 		if err := db.Close(); err != nil {

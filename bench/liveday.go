@@ -45,9 +45,9 @@ func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	d := livetest.NewDay(time.Now(), b.worlds.day, daySeed)
-	b.say("liveday: importing the follows of %s viewers", thousands(int64(len(d.Follows))))
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	d := livetest.NewDay(time.Now(), b.sizes.day, daySeed)
+	b.say("liveday: importing the follows of %s viewers", formatThousands(int64(len(d.Follows))))
 	if err := p.importInto(ctx, "follows", d.WriteFollows); err != nil {
 		return err
 	}
@@ -79,10 +79,10 @@ func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, show
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
-	if err := b.compareSample(ctx, server.api, d, shows, fmt.Sprintf("%s shows", thousands(int64(shows)))); err != nil || !flush {
+	if err := b.compareSample(ctx, server.api, d, shows, fmt.Sprintf("%s shows", formatThousands(int64(shows)))); err != nil || !flush {
 		return err
 	}
-	if err := p.forget(ctx); err != nil {
+	if err := p.deleteRedisData(ctx); err != nil {
 		return err
 	}
 	return b.compareSample(ctx, server.api, d, shows, "after FLUSHALL")
@@ -94,7 +94,7 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 	var wrong atomic.Pointer[string]
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(everyoneConnections)
-	step := max(1, len(d.Follows)/b.worlds.sampled)
+	step := max(1, len(d.Follows)/b.sizes.sampledViewers)
 	sampled := 0
 	for viewer := 0; viewer < len(d.Follows); viewer += step {
 		sampled++
@@ -122,8 +122,8 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	line := fmt.Sprintf("%d of %d live boards of a day right, %s lines (%s)", right.Load(), sampled, thousands(lines.Load()), when)
-	b.report.everyone = append(b.report.everyone, line)
+	line := fmt.Sprintf("%d of %d live boards of a day right, %s lines (%s)", right.Load(), sampled, formatThousands(lines.Load()), when)
+	b.report.everyoneLines = append(b.report.everyoneLines, line)
 	b.say("liveday: %s", line)
 	if text := wrong.Load(); text != nil {
 		return fmt.Errorf("%s: %s", when, *text)

@@ -38,7 +38,7 @@ func TestABoardIsReadToItsEnd(t *testing.T) {
 
 func TestFollowsOfBoards(t *testing.T) {
 	var text bytes.Buffer
-	if err := (&bench{options: options{readers: 2}}).boardFollows(&text); err != nil {
+	if err := (&bench{options: options{readers: 2}}).writeBoardFollows(&text); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")

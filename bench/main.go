@@ -38,23 +38,23 @@ const longRow = "everyone"
 
 // options are the flags.
 type options struct {
-	quick, keep        bool    // small and short; keep the folder with the logs and the data
-	chartsOnly         bool    // only draw the charts again from the results
-	rounds             int     // how often each program is measured
-	seconds            float64 // of a turn
-	connections        int     // at a time, of the load generator
-	sockets            int     // of the row sockets
-	mercuriusProcesses int
-	only               []string // the rows to measure
-	follows, results   string
-	profilesFolder     string
+	quick, keep              bool    // small and short; keep the folder with the logs and the data
+	chartsOnly               bool    // only draw the charts again from the results
+	rounds                   int     // how often each program is measured
+	seconds                  float64 // of a turn
+	connections              int     // at a time, of the load generator
+	sockets                  int     // of the row sockets
+	mercuriusProcesses       int
+	only                     []string // the rows to measure
+	followsPath, resultsPath string
+	profilesFolder           string
 
-	readers      int           // how many are made for each entry of followed
+	readers      int           // how many are made for each entry of followCounts
 	volleys      int           // in a round
 	socketRounds int           // rounds of the row sockets
 	importRounds int           // rounds of the imports
-	rest         time.Duration // the wait before the memory of sockets is read: Tidings gives memory back some seconds after a rush
-	worlds       worlds        // the sizes of the rows' data
+	memoryWait   time.Duration // the wait before the memory of sockets is read: Tidings gives memory back some seconds after a rush
+	sizes        dataSizes     // the sizes of the rows' data
 	limit        time.Duration // of the whole run
 }
 
@@ -110,23 +110,23 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.connections, "connections", 32, "how many connections ask at a time")
 	flags.IntVar(&o.sockets, "sockets", 10_000, "how many sockets are open at a time")
 	flags.IntVar(&o.mercuriusProcesses, "mercurius-processes", 1, "how many processes the Mercurius peer has")
-	flags.StringVar(&o.follows, "follows", followsFile, "the `file` to import: rows of two people who follow each other")
+	flags.StringVar(&o.followsPath, "follows", followsFile, "the `file` to import: rows of two people who follow each other")
 	flags.StringVar(&o.profilesFolder, "profiles", "", "a `folder` for a profile of our server in the busiest second of each row; no results are written, because profiling takes time")
-	flags.StringVar(&o.results, "results", resultsFile, "the `file` to write; - writes none")
+	flags.StringVar(&o.resultsPath, "results", resultsFile, "the `file` to write; - writes none")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if o.profilesFolder != "" {
-		o.results = "-"
+		o.resultsPath = "-"
 	}
-	o.readers, o.volleys, o.limit, o.worlds = 16, 5, time.Hour, wholeWorlds
-	o.rest = 15 * time.Second
+	o.readers, o.volleys, o.limit, o.sizes = 16, 5, time.Hour, wholeDataSizes
+	o.memoryWait = 15 * time.Second
 	o.socketRounds, o.importRounds = min(o.rounds, 3), min(o.rounds, 3)
 	if o.quick {
-		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds, o.worlds = 2, 2, 10*time.Minute, 1, 1, quickWorlds
-		o.rest = time.Second
+		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds, o.sizes = 2, 2, 10*time.Minute, 1, 1, quickDataSizes
+		o.memoryWait = time.Second
 		set := func(name string, change func()) {
 			if !given[name] {
 				change()
@@ -136,8 +136,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		set("seconds", func() { o.seconds = 0.5 })
 		set("connections", func() { o.connections = 8 })
 		set("sockets", func() { o.sockets = 300 })
-		set("follows", func() { o.follows = quickFollowsFile })
-		set("results", func() { o.results = "-" })
+		set("follows", func() { o.followsPath = quickFollowsFile })
+		set("results", func() { o.resultsPath = "-" })
 		set("only", func() { *only = strings.Replace(*only, ","+longRow, "", 1) })
 	}
 	for _, name := range strings.Split(*only, ",") {
@@ -178,7 +178,7 @@ type bench struct {
 // say prints a message about the progress.
 func (b *bench) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	b.profiles.hear(text)
+	b.profiles.readProgress(text)
 	fmt.Fprintln(b.progress, "bench: "+text)
 }
 
@@ -192,7 +192,7 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(progress, "bench: "+format+"\n", args...) }
 	if opts.chartsOnly {
-		return writeCharts(filepath.FromSlash(opts.results), chartsFolder, say)
+		return writeCharts(filepath.FromSlash(opts.resultsPath), chartsFolder, say)
 	}
 	folder, err := os.MkdirTemp("", "tidings-bench-")
 	if err != nil {
@@ -220,14 +220,14 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	if err := b.profiles.write(ctx, commandLine()); err != nil {
 		return err
 	}
-	if err := b.report.print(out); err != nil || opts.results == "-" {
+	if err := b.report.print(out); err != nil || opts.resultsPath == "-" {
 		return err
 	}
-	file, err := os.Create(filepath.FromSlash(opts.results))
+	file, err := os.Create(filepath.FromSlash(opts.resultsPath))
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(b.report.markdown(file), file.Close()); err != nil || opts.quick || opts.results != resultsFile {
+	if err := errors.Join(b.report.writeMarkdown(file), file.Close()); err != nil || opts.quick || opts.resultsPath != resultsFile {
 		return err
 	}
 	return writeCharts(file.Name(), chartsFolder, say)

@@ -14,19 +14,19 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.sockets != 10_000 || o.connections != 32 || o.rounds != 5 || len(o.only) != len(rowNames) || o.results != resultsFile || o.follows != followsFile {
+	if o.sockets != 10_000 || o.connections != 32 || o.rounds != 5 || len(o.only) != len(rowNames) || o.resultsPath != resultsFile || o.followsPath != followsFile {
 		t.Errorf("defaults %+v", o)
 	}
 	if o, err = parseOptions([]string{"--quick", "--sockets", "50", "--only", "feed,badge", "--results", "x.md"}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if o.rounds != 1 || o.socketRounds != 1 || o.sockets != 50 || o.results != "x.md" || strings.Join(o.only, " ") != "feed badge" {
+	if o.rounds != 1 || o.socketRounds != 1 || o.sockets != 50 || o.resultsPath != "x.md" || strings.Join(o.only, " ") != "feed badge" {
 		t.Errorf("--quick changes only what was not given: %+v", o)
 	}
-	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.results != "-" || o.sockets > 1000 || o.limit > 10*time.Minute {
+	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.resultsPath != "-" || o.sockets > 1000 || o.limit > 10*time.Minute {
 		t.Errorf("--quick: %+v, %v", o, err)
 	}
-	if strings.Contains(strings.Join(o.only, " "), longRow) || len(o.only) != len(rowNames)-1 || o.worlds.users != quickWorlds.users {
+	if strings.Contains(strings.Join(o.only, " "), longRow) || len(o.only) != len(rowNames)-1 || o.sizes.users != quickDataSizes.users {
 		t.Errorf("--quick: %+v", o)
 	}
 	if o, err = parseOptions([]string{"--quick", "--only", longRow}, io.Discard); err != nil || len(o.only) != 1 {
@@ -71,7 +71,7 @@ func TestRunOutsideTheRoot(t *testing.T) {
 }
 
 func TestImportWithoutItsFileSaysSo(t *testing.T) {
-	b := &bench{options: options{follows: "nowhere/" + goalGraph, importRounds: 1}, report: &report{}, progress: io.Discard}
+	b := &bench{options: options{followsPath: "nowhere/" + goalGraph, importRounds: 1}, report: &report{}, progress: io.Discard}
 	if err := b.measureImport(t.Context()); err != nil {
 		t.Fatal(err)
 	}

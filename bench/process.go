@@ -28,8 +28,8 @@ type process struct {
 	done    chan struct{} // closed when the process has ended
 }
 
-// start starts a program whose output goes to NAME.log in folder. It ends with ctx at the latest.
-func start(ctx context.Context, folder, name, dir, program string, args ...string) (*process, error) {
+// startProcess starts a program whose output goes to NAME.log in folder. It ends with ctx at the latest.
+func startProcess(ctx context.Context, folder, name, dir, program string, args ...string) (*process, error) {
 	log := filepath.Join(folder, name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -43,15 +43,15 @@ func endChild(err error) {
 	}
 }
 
-// child starts the test's own program in a mode.
-func child(t *testing.T, ctx context.Context, mode string, args ...string) *process {
+// startChild starts the test's own program in a mode.
+func startChild(t *testing.T, ctx context.Context, mode string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(childMode, mode)
-	p, err := start(ctx, t.TempDir(), mode, ".", self, args...)
+	p, err := startProcess(ctx, t.TempDir(), mode, ".", self, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func prints(p *process, text string) func(context.Context) error {
 }
 
 func TestTheErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
-	p := child(t, t.Context(), "fail")
+	p := startChild(t, t.Context(), "fail")
 	err := p.waitFor(t.Context(), func(context.Context) error { return errors.New("not ready") })
 	if err == nil || !strings.Contains(err.Error(), "fail ended before it was ready") || !strings.Contains(err.Error(), "the reason") {
 		t.Errorf("got %v", err)
@@ -78,7 +78,7 @@ func TestTheErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 }
 
 func TestStopEndsAProcess(t *testing.T) {
-	p := child(t, t.Context(), "wait")
+	p := startChild(t, t.Context(), "wait")
 	if err := p.waitFor(t.Context(), prints(p, "waiting")); err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +91,16 @@ func TestStopEndsAProcess(t *testing.T) {
 
 func TestProcessEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := child(t, ctx, "wait")
+	p := startChild(t, ctx, "wait")
 	if err := p.waitFor(ctx, prints(p, "waiting")); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	within(t, p.done)
+	waitForClose(t, p.done)
 }
 
 func TestAMissingProgram(t *testing.T) {
-	if _, err := start(t.Context(), t.TempDir(), "nothing", ".", "/nowhere/nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
+	if _, err := startProcess(t.Context(), t.TempDir(), "nothing", ".", "/nowhere/nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("start: %v", err)
 	}
 	if _, err := runOnce(t.Context(), ".", "/nowhere/nothing"); err == nil {
@@ -128,7 +128,7 @@ func TestBareWriterAsAProgram(t *testing.T) {
 		}
 		ports[i] = fmt.Sprint("127.0.0.1:", port)
 	}
-	p := child(t, t.Context(), "bare", ports...)
+	p := startChild(t, t.Context(), "bare", ports...)
 	if err := p.waitFor(t.Context(), listens(ports[1])); err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func newProfiler(folder string) *profiler {
 	return &profiler{folder: folder, taken: map[string]cpuProfile{}}
 }
 
-// hear looks for the name of a measurement in a progress message, and begins that measurement.
-func (p *profiler) hear(progress string) {
+// readProgress looks for the name of a measurement in a progress message, and begins that measurement.
+func (p *profiler) readProgress(progress string) {
 	if what, _, found := strings.Cut(progress, ": round "); found {
 		p.begin(what)
 	}

@@ -18,15 +18,15 @@ import (
 func TestProfilerKeepsTheBusiest(t *testing.T) {
 	p := newProfiler(t.TempDir())
 	p.keep("", cpuProfile{[]byte("nothing is measured"), time.Hour})
-	p.hear("seeding")
+	p.readProgress("seeding")
 	if p.measurement() != "" {
 		t.Errorf("seeding measures %q", p.measurement())
 	}
-	p.hear("home feed: round 1 of 3")
+	p.readProgress("home feed: round 1 of 3")
 	for i, busy := range []time.Duration{3, 5, 4} {
 		p.keep(p.measurement(), cpuProfile{[]byte{byte(i)}, busy})
 	}
-	p.hear("sockets: round 1 of 3")
+	p.readProgress("sockets: round 1 of 3")
 	p.keep(p.measurement(), cpuProfile{[]byte("idle"), 0})
 	if len(p.taken) != 2 || !bytes.Equal(p.taken["home feed"].raw, []byte{1}) || string(p.taken["sockets"].raw) != "idle" {
 		t.Errorf("kept %v", p.taken)
@@ -55,9 +55,9 @@ func TestProfilesOfTurns(t *testing.T) {
 	}
 }
 
-func TestNoProfiler(t *testing.T) {
+func TestANilProfilerDoesNothing(t *testing.T) {
 	p := newProfiler("")
-	p.hear("home feed: round 1 of 3")
+	p.readProgress("home feed: round 1 of 3")
 	arguments, _, err := p.arguments()
 	if arguments != nil || err != nil || p.write(t.Context(), "") != nil {
 		t.Errorf("a run without --profiles starts servers with %v, %v", arguments, err)
@@ -70,7 +70,7 @@ func TestProfilesAreWritten(t *testing.T) {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	server := httptest.NewServer(mux)
 	p := newProfiler(filepath.Join(t.TempDir(), "new"))
-	p.hear("a loop: round 1 of 1")
+	p.readProgress("a loop: round 1 of 1")
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -125,7 +125,7 @@ func spin() {
 
 func TestProfilesMakeNoResults(t *testing.T) {
 	o, err := parseOptions([]string{"--profiles", "x", "--results", "y"}, &bytes.Buffer{})
-	if err != nil || o.results != "-" || o.profilesFolder != "x" {
+	if err != nil || o.resultsPath != "-" || o.profilesFolder != "x" {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

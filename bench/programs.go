@@ -44,7 +44,7 @@ func startRedis(ctx context.Context, folder string) (p *process, client *redis.C
 	if err != nil {
 		return nil, nil, "", err
 	}
-	p, err = start(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--databases", strconv.Itoa(redisDatabases),
+	p, err = startProcess(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--databases", strconv.Itoa(redisDatabases),
 		"--appendonly", "no", "--zset-max-listpack-entries", listpackEntries,
 		"--slowlog-log-slower-than", strconv.Itoa(int(slowFrom.Microseconds())), "--slowlog-max-len", strconv.Itoa(slowKept))
 	if err != nil {
@@ -66,7 +66,7 @@ func startProgram(ctx context.Context, folder, name, dir, path string, arguments
 		return nil, err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	p, err := start(ctx, folder, name, dir, path, arguments(strconv.Itoa(port))...)
+	p, err := startProcess(ctx, folder, name, dir, path, arguments(strconv.Itoa(port))...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (b *bench) runAlone(ctx context.Context, name string, database int, row fun
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
 	server, err := p.start(ctx)
 	if err != nil {
 		return err
@@ -113,8 +113,8 @@ func (b *bench) runAlone(ctx context.Context, name string, database int, row fun
 	return row(ctx, p, server)
 }
 
-// file returns the path of the database.
-func (p site) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
+// databasePath returns the path of the database.
+func (p site) databasePath() string { return filepath.Join(p.folder, "data", "tidings.db") }
 
 // start starts Tidings on the site. A site has one server at a time.
 func (p site) start(ctx context.Context, arguments ...string) (*program, error) {
@@ -143,8 +143,8 @@ func (p site) connect() (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// forget drops a site's data in Redis, so that it does not count as the next row's memory.
-func (p site) forget(ctx context.Context) error {
+// deleteRedisData drops a site's data in Redis, so that it does not count as the next row's memory.
+func (p site) deleteRedisData(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func (l line) cells() []string {
 	if l.whyAbsent != "" {
 		return []string{l.what, l.limit, "", "", "not measured: " + strings.Join(strings.Fields(l.whyAbsent), " "), l.goal.text, ""}
 	}
-	return []string{l.what, l.limit, l.ours, l.theirs, figure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
+	return []string{l.what, l.limit, l.ours, l.theirs, formatFigure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
 }
 
 // detail is one line of the table "Behind it": the series of one program.
@@ -65,13 +65,13 @@ func (d detail) cells() []string {
 		if value == 0 {
 			return ""
 		}
-		return milliseconds(value)
+		return formatMilliseconds(value)
 	}
 	optional := func(value float64, unit string) string {
 		if math.IsNaN(value) {
 			return ""
 		}
-		return figure(value) + unit
+		return formatFigure(value) + unit
 	}
 	spread := ""
 	if s := d.values.spread(); len(d.values) > 1 && !math.IsNaN(s) {
@@ -91,13 +91,13 @@ type report struct {
 	quick   bool     // whether it was a run with --quick
 	lines   []line   // of the table
 	details []detail // of the table "Behind it"
-	// everyone has a line for each time that everyone was read. It says how many of them had the right numbers.
-	everyone []string
-	// scripts has the duration of the slowest call of each Lua script.
-	scripts []string
-	// clients has a line for each measured program: how much processor time this program, as the client, took for one of its answers.
-	clients []string
-	notes   []string // the conditions that a reader must know
+	// everyoneLines has a line for each time that everyone was read. It says how many of them had the right numbers.
+	everyoneLines []string
+	// scriptLines has the duration of the slowest call of each Lua script.
+	scriptLines []string
+	// clientLines has a line for each measured program: how much processor time this program, as the client, took for one of its answers.
+	clientLines []string
+	notes       []string // the conditions that a reader must know
 }
 
 var (
@@ -111,12 +111,12 @@ func (r *report) print(out io.Writer) error {
 	for _, l := range r.lines {
 		rows = append(rows, l.cells())
 	}
-	_, err := io.WriteString(out, aligned(rows)+strings.Join(append(slices.Concat(r.everyone, r.scripts, r.clients), ""), "\n"))
+	_, err := io.WriteString(out, alignRows(rows)+strings.Join(append(slices.Concat(r.everyoneLines, r.scriptLines, r.clientLines), ""), "\n"))
 	return err
 }
 
-// markdown writes the report as bench/RESULTS.md keeps it.
-func (r *report) markdown(out io.Writer) error {
+// writeMarkdown writes the report as bench/RESULTS.md keeps it.
+func (r *report) writeMarkdown(out io.Writer) error {
 	var text strings.Builder
 	text.WriteString("# Results\n\n")
 	if r.quick {
@@ -140,17 +140,17 @@ func (r *report) markdown(out io.Writer) error {
 		rows = append(rows, d.cells())
 	}
 	writeTable(&text, rows)
-	section(&text, "Everyone", "A real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held "+
-		"against a count straight from the rows of the file.", r.everyone)
-	section(&text, "Scripts", "The slowest call of each Lua script, by Redis' own clock, over all that this run did.", r.scripts)
-	section(&text, "Client", "The processor time of the bench itself for one answer, beside that of the servers above: it takes its part of the processors from the faster program most.", r.clients)
-	section(&text, "To be known", "", r.notes)
+	writeSection(&text, "Everyone", "A real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held "+
+		"against a count straight from the rows of the file.", r.everyoneLines)
+	writeSection(&text, "Scripts", "The slowest call of each Lua script, by Redis' own clock, over all that this run did.", r.scriptLines)
+	writeSection(&text, "Client", "The processor time of the bench itself for one answer, beside that of the servers above: it takes its part of the processors from the faster program most.", r.clientLines)
+	writeSection(&text, "To be known", "", r.notes)
 	_, err := io.WriteString(out, text.String())
 	return err
 }
 
-// section writes items as a list, under a heading and the sentence about. It writes nothing if there are no items.
-func section(text *strings.Builder, heading, about string, items []string) {
+// writeSection writes items as a list, under a heading and the sentence about. It writes nothing if there are no items.
+func writeSection(text *strings.Builder, heading, about string, items []string) {
 	if len(items) == 0 {
 		return
 	}
@@ -177,8 +177,8 @@ func writeTable(text *strings.Builder, rows [][]string) {
 	}
 }
 
-// aligned returns the rows as text, in aligned columns.
-func aligned(rows [][]string) string {
+// alignRows returns the rows as text, in aligned columns.
+func alignRows(rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
@@ -199,13 +199,13 @@ func aligned(rows [][]string) string {
 	return text.String()
 }
 
-// figure prints a number with about three significant digits, and all digits before the point: 12,345, 123, 12.3, 1.23.
-func figure(value float64) string {
+// formatFigure prints a number with about three significant digits, and all digits before the point: 12,345, 123, 12.3, 1.23.
+func formatFigure(value float64) string {
 	switch size := math.Abs(value); {
 	case math.IsNaN(value):
 		return "?"
 	case size >= 999.5:
-		return thousands(int64(math.Round(value)))
+		return formatThousands(int64(math.Round(value)))
 	case size >= 99.95:
 		return fmt.Sprintf("%.0f", value)
 	case size >= 9.995:
@@ -214,8 +214,8 @@ func figure(value float64) string {
 	return fmt.Sprintf("%.2f", value)
 }
 
-// thousands prints a number with a comma between groups of three digits.
-func thousands(value int64) string {
+// formatThousands prints a number with a comma between groups of three digits.
+func formatThousands(value int64) string {
 	digits := fmt.Sprint(value)
 	sign := ""
 	if value < 0 {
@@ -227,6 +227,6 @@ func thousands(value int64) string {
 	return sign + digits
 }
 
-func milliseconds(value time.Duration) string {
-	return figure(float64(value)/float64(time.Millisecond)) + " ms"
+func formatMilliseconds(value time.Duration) string {
+	return formatFigure(float64(value)/float64(time.Millisecond)) + " ms"
 }

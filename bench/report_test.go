@@ -32,20 +32,20 @@ func TestFigure(t *testing.T) {
 	for value, want := range map[float64]string{
 		0: "0.00", 0.256: "0.26", 9.99: "9.99", 12.34: "12.3", 123.4: "123", 999.6: "1,000", 99.96: "100", 9.996: "10.0", 1234: "1,234", 1234567.8: "1,234,568", -1234: "-1,234", -5: "-5.00",
 	} {
-		if got := figure(value); got != want {
-			t.Errorf("figure(%v) = %q, want %q", value, got, want)
+		if got := formatFigure(value); got != want {
+			t.Errorf("formatFigure(%v) = %q, want %q", value, got, want)
 		}
 	}
-	if got := figure(nan); got != "?" {
-		t.Errorf("figure(NaN) = %q", got)
+	if got := formatFigure(nan); got != "?" {
+		t.Errorf("formatFigure(NaN) = %q", got)
 	}
-	if got := milliseconds(1500 * time.Microsecond); got != "1.50 ms" {
-		t.Errorf("milliseconds = %q", got)
+	if got := formatMilliseconds(1500 * time.Microsecond); got != "1.50 ms" {
+		t.Errorf("formatMilliseconds = %q", got)
 	}
 }
 
 func TestAlignedColumns(t *testing.T) {
-	got := aligned([][]string{{"a", "bb", "c"}, {"wide", "", "é"}, {"x", "yyy", ""}})
+	got := alignRows([][]string{{"a", "bb", "c"}, {"wide", "", "é"}, {"x", "yyy", ""}})
 	want := "a     bb   c\nwide       é\nx     yyy\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -69,14 +69,14 @@ func newReport() *report {
 			}},
 			{what: "sockets", who: "ours", values: series{{rate: nan, cpu: -1, bytesPerEntry: 9 * 1024}}},
 		},
-		clients: []string{"badge query, ours: 9.00 us"},
-		notes:   []string{"Everything shares the processors."},
+		clientLines: []string{"badge query, ours: 9.00 us"},
+		notes:       []string{"Everything shares the processors."},
 	}
 }
 
 func TestMarkdown(t *testing.T) {
 	var out strings.Builder
-	if err := newReport().markdown(&out); err != nil {
+	if err := newReport().writeMarkdown(&out); err != nil {
 		t.Fatal(err)
 	}
 	want := `# Results
@@ -126,7 +126,7 @@ func TestMarkdownMarksAQuickRun(t *testing.T) {
 	r := newReport()
 	r.quick = true
 	var out strings.Builder
-	if err := r.markdown(&out); err != nil {
+	if err := r.writeMarkdown(&out); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "Its figures say nothing.") {
@@ -136,10 +136,10 @@ func TestMarkdownMarksAQuickRun(t *testing.T) {
 
 func TestRateAndCPU(t *testing.T) {
 	known := series{{rate: 1000, cpu: 20 * time.Microsecond}, {rate: 3000, cpu: 40 * time.Microsecond}}
-	if got := rateAndCPU(known); got != "2,000/s, 30.0 us" {
+	if got := formatRateAndCPU(known); got != "2,000/s, 30.0 us" {
 		t.Errorf("got %q", got)
 	}
-	if got := rateAndCPU(series{{rate: 1000, cpu: -1}}); got != "1,000/s" {
+	if got := formatRateAndCPU(series{{rate: 1000, cpu: -1}}); got != "1,000/s" {
 		t.Errorf("without the processor time: %q", got)
 	}
 	var l line
@@ -182,9 +182,9 @@ func TestBunIsFoundAmongThePackages(t *testing.T) {
 
 func TestEmptySectionsAreOmitted(t *testing.T) {
 	r := newReport()
-	r.everyone, r.scripts, r.notes = []string{"10 of 10 badges right"}, []string{"inbox_add: 0.30 ms"}, nil
+	r.everyoneLines, r.scriptLines, r.notes = []string{"10 of 10 badges right"}, []string{"inbox_add: 0.30 ms"}, nil
 	var out strings.Builder
-	if err := r.markdown(&out); err != nil {
+	if err := r.writeMarkdown(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"## Everyone\n\nA real follow graph", "\n\n- 10 of 10 badges right\n\n## Scripts\n\n", "\n\n- inbox_add: 0.30 ms\n"} {
@@ -219,8 +219,8 @@ var errBroken = errors.New("broken")
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	if err := newReport().markdown(broken{}); !errors.Is(err, errBroken) {
-		t.Errorf("markdown: %v", err)
+	if err := newReport().writeMarkdown(broken{}); !errors.Is(err, errBroken) {
+		t.Errorf("writeMarkdown: %v", err)
 	}
 	if err := newReport().print(broken{}); !errors.Is(err, errBroken) {
 		t.Errorf("print: %v", err)

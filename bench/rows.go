@@ -36,7 +36,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	for i := range watchers {
 		keys = append(keys, watcher(i))
 	}
-	if err := look(ctx, server.api, keys); err != nil {
+	if err := readUsers(ctx, server.api, keys); err != nil {
 		return err
 	}
 	if err := visit(ctx, server.api, keys); err != nil {
@@ -163,7 +163,7 @@ func (b *bench) compete(ctx context.Context, what string, contenders ...*contend
 	}
 	for _, c := range contenders {
 		b.report.details = append(b.report.details, detail{what: what, who: c.who, values: c.values})
-		b.report.clients = append(b.report.clients, fmt.Sprintf("%s, %s: %s us", what, c.who, figure(c.values.client())))
+		b.report.clientLines = append(b.report.clientLines, fmt.Sprintf("%s, %s: %s us", what, c.who, formatFigure(c.values.client())))
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 	// Each connection has one request at a time, so the time of a query is the inverse of the rate.
 	fourth := line{
 		what: "the same, 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
-		ours: rateAndCPU(many.values), theirs: rateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
+		ours: formatRateAndCPU(many.values), theirs: formatRateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
 	}
 	b.report.lines = append(b.report.lines, first, cpu, second, third, cpuLine(whoStatic, static.values, 20), fourth, floorLine(what+", 200 followed", ours, floor))
 	return nil
@@ -230,7 +230,7 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 
 // compare fills a line with two rates and their ratio.
 func (l *line) compare(ours, theirs *contender) {
-	l.ours, l.theirs, l.value = rateAndCPU(ours.values), rateAndCPU(theirs.values), ratio(ours.values.rate(), theirs.values.rate())
+	l.ours, l.theirs, l.value = formatRateAndCPU(ours.values), formatRateAndCPU(theirs.values), ratio(ours.values.rate(), theirs.values.rate())
 }
 
 // compareCPU fills a line with the ratio of the servers' processor times for one answer.
@@ -239,20 +239,20 @@ func (l *line) compareCPU(ours, theirs *contender) {
 	l.value = ratio(ours.values.cpu(), theirs.values.cpu())
 }
 
-// rate prints the rate of a series.
-func rate(values series) string { return figure(values.rate()) + "/s" }
+// formatRate prints the rate of a series.
+func formatRate(values series) string { return formatFigure(values.rate()) + "/s" }
 
-// rateAndCPU returns the rate and, if it is known, the server's processor time for one answer.
-func rateAndCPU(values series) string {
+// formatRateAndCPU returns the rate and, if it is known, the server's processor time for one answer.
+func formatRateAndCPU(values series) string {
 	if cpu := values.cpu(); !math.IsNaN(cpu) {
-		return rate(values) + ", " + figure(cpu) + " us"
+		return formatRate(values) + ", " + formatFigure(cpu) + " us"
 	}
-	return rate(values)
+	return formatRate(values)
 }
 
 // cpuLine returns the line with the server's processor time for one answer. The goal is at most `most` microseconds.
 func cpuLine(what string, values series, most float64) line {
-	return line{what: what + ": server CPU each", limit: "-", ours: rate(values), value: values.cpu(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
+	return line{what: what + ": server CPU each", limit: "-", ours: formatRate(values), value: values.cpu(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
 }
 
 func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
@@ -289,12 +289,12 @@ const (
 	goalEdges = 578_006                 // the follows in it
 )
 
-// withoutFollows reports whether the follow graph is missing. If it is missing, it adds the line to the report as not measured.
-func (b *bench) withoutFollows(l line) (absent bool, err error) {
-	if _, err = os.Stat(b.follows); !errors.Is(err, fs.ErrNotExist) {
+// reportMissingFollows reports whether the follow graph is missing. If it is missing, it adds the line to the report as not measured.
+func (b *bench) reportMissingFollows(l line) (absent bool, err error) {
+	if _, err = os.Stat(b.followsPath); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	l.whyAbsent = filepath.Base(b.follows) + " is not there (--follows)"
+	l.whyAbsent = filepath.Base(b.followsPath) + " is not there (--follows)"
 	b.report.lines = append(b.report.lines, l)
 	return true, nil
 }
@@ -302,10 +302,10 @@ func (b *bench) withoutFollows(l line) (absent bool, err error) {
 // measureImport runs the import of a follow graph, each time into a fresh database.
 func (b *bench) measureImport(ctx context.Context) error {
 	l := line{what: "import of 578,006 edges", limit: "-", goal: atMost(20, "<= 20 s"), unit: "s"}
-	if filepath.Base(b.follows) != goalGraph {
-		l.what, l.goal = "import of "+filepath.Base(b.follows), goal{}
+	if filepath.Base(b.followsPath) != goalGraph {
+		l.what, l.goal = "import of "+filepath.Base(b.followsPath), goal{}
 	}
-	if absent, err := b.withoutFollows(l); absent || err != nil {
+	if absent, err := b.reportMissingFollows(l); absent || err != nil {
 		return err
 	}
 	var seconds []float64
@@ -313,7 +313,7 @@ func (b *bench) measureImport(ctx context.Context) error {
 		b.say("import: round %d of %d", round+1, b.importRounds)
 		data := filepath.Join(b.folder, "import")
 		begin := time.Now()
-		if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.follows, "--both", "--data", data); err != nil {
+		if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", data); err != nil {
 			return err
 		}
 		seconds = append(seconds, time.Since(begin).Seconds())
@@ -323,7 +323,7 @@ func (b *bench) measureImport(ctx context.Context) error {
 	}
 	l.value = median(seconds)
 	if l.goal != (goal{}) {
-		l.ours = figure(goalEdges/l.value) + " edges/s"
+		l.ours = formatFigure(goalEdges/l.value) + " edges/s"
 	}
 	b.report.lines = append(b.report.lines, l)
 	return nil

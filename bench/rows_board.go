@@ -24,10 +24,10 @@ func (b *bench) measureBoard(ctx context.Context) error {
 	return b.measureShowMemory(ctx)
 }
 
-// boardFollows writes, as a file to import, the follows of the readers, who follow 10, 200 or 2,000 hosts. Each follows the first
+// writeBoardFollows writes, as a file to import, the follows of the readers, who follow 10, 200 or 2,000 hosts. Each follows the first
 // hosts, which have the most shows.
-func (b *bench) boardFollows(to io.Writer) (err error) {
-	for _, follows := range followed {
+func (b *bench) writeBoardFollows(to io.Writer) (err error) {
+	for _, follows := range followCounts {
 		for r := range b.readers {
 			for host := range follows {
 				_, failed := fmt.Fprintf(to, "%s,%s\n", reader(follows, r), livetest.Host(host))
@@ -44,11 +44,11 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	size := livetest.Size{Shows: 10_000, Live: 300, Hosts: followed[len(followed)-1]}
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	size := livetest.Size{Shows: 10_000, Live: 300, Hosts: followCounts[len(followCounts)-1]}
 	d := livetest.NewDay(time.Now(), size, daySeed)
-	b.say("board: importing %s shows of %s hosts", thousands(int64(size.Shows)), thousands(int64(size.Hosts)))
-	if err := p.importInto(ctx, "follows", b.boardFollows); err != nil {
+	b.say("board: importing %s shows of %s hosts", formatThousands(int64(size.Shows)), formatThousands(int64(size.Hosts)))
+	if err := p.importInto(ctx, "follows", b.writeBoardFollows); err != nil {
 		return err
 	}
 	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, len(d.Shows)) }); err != nil {
@@ -66,18 +66,18 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 		return err
 	}
 	const what, laterPage = "live board, page of 20", "live board, later page, 10 hosts followed"
-	badges := b.contender("badge query, 10 hosts followed", server, badgeQuery, followed[0])
+	badges := b.contender("badge query, 10 hosts followed", server, badgeQuery, followCounts[0])
 	contenders := []*contender{badges}
 	var firsts, laters []*contender
 	laterQuery := "" // of a viewer of the fewest hosts
-	for _, follows := range followed {
-		name := thousands(int64(follows)) + " hosts followed"
+	for _, follows := range followCounts {
+		name := formatThousands(int64(follows)) + " hosts followed"
 		cursor, err := boardCursor(ctx, server.api, reader(follows, 0))
 		if err != nil {
 			return err
 		}
 		query := boardQuery(strconv.Quote(cursor))
-		if follows == followed[0] {
+		if follows == followCounts[0] {
 			laterQuery = query
 		}
 		later := &contender{who: "later page, " + name, target: newTarget(server.address, server.pid(), query, tokens(readersOf(follows, 1)))}
@@ -86,12 +86,12 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	contenders = append(append(contenders, firsts...), laters...)
 	firsts[0].profileAs("live board, first page")
 	laters[0].profileAs("live board, later page")
-	firstFloor, stopFirst, err := b.boardFloor(ctx, p, server, firsts[0].who, boardQuery("null"), readersOf(followed[0], b.readers))
+	firstFloor, stopFirst, err := b.boardFloor(ctx, p, server, firsts[0].who, boardQuery("null"), readersOf(followCounts[0], b.readers))
 	if err != nil {
 		return err
 	}
 	defer stopFirst()
-	laterFloor, stopLater, err := b.boardFloor(ctx, p, server, laters[0].who, laterQuery, readersOf(followed[0], 1))
+	laterFloor, stopLater, err := b.boardFloor(ctx, p, server, laters[0].who, laterQuery, readersOf(followCounts[0], 1))
 	if err != nil {
 		return err
 	}
@@ -103,11 +103,11 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	goalLine := line{what: "live board, first page, 10 hosts followed", limit: "badge query", goal: atLeast(0.5, ">= 0.5 x its rate"), unit: "x"}
 	goalLine.compare(firsts[0], badges)
 	b.report.lines = append(b.report.lines, goalLine, line{
-		what: "the same", limit: "a published system: 15,000/s", ours: rateAndCPU(firsts[0].values), theirs: figure(boardReference) + "/s",
+		what: "the same", limit: "a published system: 15,000/s", ours: formatRateAndCPU(firsts[0].values), theirs: formatFigure(boardReference) + "/s",
 		value: firsts[0].values.rate() / boardReference, unit: "x",
 	}, cpuLine(goalLine.what, firsts[0].values, 45), floorLine(goalLine.what, firsts[0], firstFloor),
 		cpuLine(laterPage, laters[0].values, 60), floorLine(laterPage, laters[0], laterFloor))
-	for i := range followed {
+	for i := range followCounts {
 		for _, one := range []*contender{firsts[i], laters[i]} {
 			if one != firsts[0] {
 				l := line{what: "live board, " + one.who, limit: firsts[0].who, unit: "x"}
@@ -159,8 +159,8 @@ func boardCursor(ctx context.Context, a *api, person string) (string, error) {
 
 // measureShowMemory measures how much more memory a node uses with many active shows in its cache.
 func (b *bench) measureShowMemory(ctx context.Context) (err error) {
-	shows := b.worlds.activeShows
-	l := line{what: "node memory for " + thousands(int64(shows)) + " active shows", limit: "-", unit: "MB"}
+	shows := b.sizes.activeShows
+	l := line{what: "node memory for " + formatThousands(int64(shows)) + " active shows", limit: "-", unit: "MB"}
 	if runtime.GOOS != "linux" {
 		l.whyAbsent = "only Linux tells"
 		b.report.lines = append(b.report.lines, l)
@@ -170,12 +170,12 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	without, err := residentOf(ctx, p, 0)
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	without, err := measureResidentMemory(ctx, p, 0)
 	if err != nil {
 		return err
 	}
-	b.say("board: importing %s upcoming shows", thousands(int64(shows)))
+	b.say("board: importing %s upcoming shows", formatThousands(int64(shows)))
 	d := &livetest.Day{}
 	for i := range shows {
 		title := "Show number " + strconv.Itoa(i) + " of a season, with a title of some length"
@@ -186,18 +186,18 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	}
 	// During the first start, jobs write all hosts into the viewers' documents. The second start has no such jobs, and only it is
 	// measured.
-	if _, err := residentOf(ctx, p, shows); err != nil {
+	if _, err := measureResidentMemory(ctx, p, shows); err != nil {
 		return err
 	}
-	with, err := residentOf(ctx, p, shows)
+	with, err := measureResidentMemory(ctx, p, shows)
 	l.value = float64(with-without) / (1 << 20)
-	l.ours = figure(float64(with-without)/float64(shows)) + " B each"
+	l.ours = formatFigure(float64(with-without)/float64(shows)) + " B each"
 	b.report.lines = append(b.report.lines, l)
 	return err
 }
 
-// residentOf starts a server, waits until at most left jobs remain, and returns the memory that the server uses.
-func residentOf(ctx context.Context, p site, left int) (int64, error) {
+// measureResidentMemory starts a server, waits until at most left jobs remain, and returns the memory that the server uses.
+func measureResidentMemory(ctx context.Context, p site, left int) (int64, error) {
 	server, err := p.start(ctx)
 	if err != nil {
 		return 0, err

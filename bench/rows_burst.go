@@ -15,8 +15,8 @@ import (
 // Each author has one follower with a socket. No event of the burst concerns the follower. The push to the follower must not
 // wait for the burst.
 const (
-	burstSenders = 4                     // requests at a time
-	burstEvery   = 50 * time.Millisecond // from one post to the next
+	burstSenders  = 4                     // requests at a time
+	burstInterval = 50 * time.Millisecond // from one post to the next
 )
 
 // These return the keys of the authors who publish during the burst, of their followers, and of the people of the burst.
@@ -33,16 +33,16 @@ func burstEvents(count, people int, posts []string, round int) []event {
 		post := posts[(i*3+round)%len(posts)]
 		switch i % 10 {
 		case 0, 2, 4, 6, 8:
-			events[i] = like(who, post)
+			events[i] = likeEvent(who, post)
 		case 1, 5:
 			if who == whom {
 				whom = burstPerson((i + round + 1) % people)
 			}
-			events[i] = follow(who, whom)
+			events[i] = followEvent(who, whom)
 		case 3, 7:
-			events[i] = comment(who, post)
+			events[i] = commentEvent(who, post)
 		default:
-			events[i] = publish(who, postBody(i))
+			events[i] = publishEvent(who, postBody(i))
 		}
 	}
 	return events
@@ -50,15 +50,15 @@ func burstEvents(count, people int, posts []string, round int) []event {
 
 // measureBurst measures the row on a server of its own.
 func (b *bench) measureBurst(ctx context.Context) error {
-	return b.runAlone(ctx, "burst", burstDatabase, b.raceBurst)
+	return b.runAlone(ctx, "burst", burstDatabase, b.runBurstRounds)
 }
 
-// raceBurst takes the rounds of the row and reports them.
-func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
+// runBurstRounds takes the rounds of the row and reports them.
+func (b *bench) runBurstRounds(ctx context.Context, _ site, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: burstSenders + 1}
-	size := b.worlds.burst
+	size := b.sizes.burstSize
 	people, pairs := size/10, size/100
-	b.say("burst: seeding %s people, and %d authors with one follower each", thousands(int64(people)), pairs)
+	b.say("burst: seeding %s people, and %d authors with one follower each", formatThousands(int64(people)), pairs)
 	posts, err := seedBurst(ctx, server.api, people, pairs)
 	if err != nil {
 		return err
@@ -93,9 +93,9 @@ func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
 		idle, behind = append(idle, newSample(quiet, sum(quiet))), append(behind, newSample(during, sum(during)))
 		taken, done = append(taken, rateOf(size, in)), append(done, rateOf(size, all))
 	}
-	what := "a follower's push behind a burst of " + thousands(int64(size)) + " events"
+	what := "a follower's push behind a burst of " + formatThousands(int64(size)) + " events"
 	b.report.lines = append(b.report.lines, line{
-		what: what + ": p99", limit: "without the burst: " + milliseconds(idle.p99()), ours: "p50 " + milliseconds(behind.p50()),
+		what: what + ": p99", limit: "without the burst: " + formatMilliseconds(idle.p99()), ours: "p50 " + formatMilliseconds(behind.p50()),
 		value: float64(behind.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
 	})
 	b.report.details = append(b.report.details,
@@ -115,12 +115,12 @@ func rateOf(events int, took time.Duration) sample {
 func seedBurst(ctx context.Context, a *api, people, pairs int) (posts []string, err error) {
 	var events, first []event
 	for i := range people {
-		first = append(first, publish(burstPerson(i), postBody(i)))
+		first = append(first, publishEvent(burstPerson(i), postBody(i)))
 	}
 	readers := make([]string, pairs)
 	for i := range pairs {
 		readers[i] = burstReader(i)
-		events = append(events, follow(readers[i], burstAuthor(i)))
+		events = append(events, followEvent(readers[i], burstAuthor(i)))
 	}
 	if posts, err = a.ingest(ctx, first); err == nil {
 		_, err = a.ingest(ctx, events)
@@ -150,7 +150,7 @@ func publishes(a *api) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
 }
 
-// measurePushes lets each author act once, one every burstEvery. It returns the sorted times from the sending of an author's mutation to the
+// measurePushes lets each author act once, one every burstInterval. It returns the sorted times from the sending of an author's mutation to the
 // push at that author's follower. If beside is not nil, it runs at the same time, from the first act on.
 func measurePushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expect(), make(chan error, 1)
@@ -164,7 +164,7 @@ func measurePushes(ctx context.Context, followers *fleet, act func(ctx context.C
 	start := time.Now()
 	for i := range sent {
 		group.Go(func() {
-			if errs[i] = pause(ctx, time.Until(start.Add(time.Duration(i)*burstEvery))); errs[i] != nil {
+			if errs[i] = pause(ctx, time.Until(start.Add(time.Duration(i)*burstInterval))); errs[i] != nil {
 				return
 			}
 			sent[i] = followers.now()

@@ -18,11 +18,11 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	sizes := b.worlds.memberships
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	sizes := b.sizes.memberships
 	b.say("conversations: seeding %v of them for %d readers each", sizes, b.readers)
 	talker := services.UserID(len(sizes)*b.readers + 1)
-	if err := seedUsers(ctx, p.file(), int(talker)); err != nil {
+	if err := seedUsers(ctx, p.databasePath(), int(talker)); err != nil {
 		return err
 	}
 	readers := make([][]services.UserID, len(sizes))
@@ -30,7 +30,7 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 		for r := range b.readers {
 			readers[i] = append(readers[i], services.UserID(i*b.readers+r+1))
 		}
-		if err := seedConversations(ctx, p.file(), readers[i], talker, conversations); err != nil {
+		if err := seedConversations(ctx, p.databasePath(), readers[i], talker, conversations); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 		if err := checkConversations(ctx, server.api, client, readers[i], conversations); err != nil {
 			return err
 		}
-		if err := look(ctx, server.api, memberKeys(readers[i])); err != nil { // the bare server finds readers by their profiles in Redis
+		if err := readUsers(ctx, server.api, memberKeys(readers[i])); err != nil { // the bare server finds readers by their profiles in Redis
 			return err
 		}
 		who := strconv.Itoa(conversations) + " conversations"
@@ -71,7 +71,7 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 		name := what + ", half counted when read: " + more.who
 		if more != least {
 			b.report.lines = append(b.report.lines, line{
-				what: name, limit: "itself, " + least.who, ours: rateAndCPU(more.values), theirs: rateAndCPU(least.values),
+				what: name, limit: "itself, " + least.who, ours: formatRateAndCPU(more.values), theirs: formatRateAndCPU(least.values),
 				value: ratio(least.values.rate(), more.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 			})
 		}

@@ -17,9 +17,9 @@ import (
 // The row of a crowd: three nodes on one PostgreSQL have more sockets together than one process may open. An announcement goes to all
 // of them. Then they close, and the nodes must return to the goroutines and the memory that they had before.
 const (
-	crowdNodes    = 3
-	crowdSettled  = time.Minute      // the goroutines of closed sockets end within this time
-	crowdOpenings = 10 * time.Minute // for all sockets to open
+	crowdNodes       = 3
+	crowdSettleLimit = time.Minute      // the goroutines of closed sockets end within this time
+	crowdOpenLimit   = 10 * time.Minute // for all sockets to open
 )
 
 // crowdState has the number of goroutines and the memory of all nodes together.
@@ -30,9 +30,9 @@ type crowdState struct {
 
 // measureCrowd starts the nodes and measures the row.
 func (b *bench) measureCrowd(ctx context.Context) (err error) {
-	server, err := sqltest.NewDurable()
+	server, err := sqltest.NewDurableServer()
 	if err != nil {
-		b.report.lines = append(b.report.lines, line{what: "push: " + thousands(int64(b.worlds.crowd)) + " sockets", limit: "-", whyAbsent: err.Error()})
+		b.report.lines = append(b.report.lines, line{what: "push: " + formatThousands(int64(b.sizes.crowdSockets)) + " sockets", limit: "-", whyAbsent: err.Error()})
 		return nil
 	}
 	defer server.Close()
@@ -47,7 +47,7 @@ func (b *bench) measureCrowd(ctx context.Context) (err error) {
 			return err
 		}
 		if i == 0 {
-			defer func() { err = errors.Join(err, at.forget(context.WithoutCancel(ctx))) }()
+			defer func() { err = errors.Join(err, at.deleteRedisData(context.WithoutCancel(ctx))) }()
 		}
 		node, err := at.start(ctx, "--database", url)
 		if err != nil {
@@ -56,21 +56,21 @@ func (b *bench) measureCrowd(ctx context.Context) (err error) {
 		defer node.stop()
 		nodes = append(nodes, node)
 	}
-	return b.raceCrowd(ctx, nodes)
+	return b.runCrowdRounds(ctx, nodes)
 }
 
-// raceCrowd opens the crowds' sockets, takes the rounds, closes the sockets, and reports all.
-func (b *bench) raceCrowd(ctx context.Context, nodes []*program) error {
-	each := b.worlds.crowd / len(nodes)
+// runCrowdRounds opens the crowds' sockets, takes the rounds, closes the sockets, and reports all.
+func (b *bench) runCrowdRounds(ctx context.Context, nodes []*program) error {
+	each := b.sizes.crowdSockets / len(nodes)
 	if most := int(openFiles()) - 500; each > most {
 		each = most
 		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets at each node of the crowd: a process may open no more files here.", most))
 	}
 	people := each * len(nodes)
-	b.say("crowd: seeding %s people", thousands(int64(people)))
+	b.say("crowd: seeding %s people", formatThousands(int64(people)))
 	events := make([]event, people)
 	for i := range events {
-		events[i] = profile(crowdPerson(i), "Person "+strconv.Itoa(i))
+		events[i] = profileEvent(crowdPerson(i), "Person "+strconv.Itoa(i))
 	}
 	if err := sendBurst(ctx, nodes[0].api, events); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (b *bench) raceCrowd(ctx context.Context, nodes []*program) error {
 	if err != nil {
 		return err
 	}
-	opening, cancel := context.WithTimeout(ctx, crowdOpenings)
+	opening, cancel := context.WithTimeout(ctx, crowdOpenLimit)
 	defer cancel()
 	var crowds []crowd
 	leave := func() {
@@ -93,7 +93,7 @@ func (b *bench) raceCrowd(ctx context.Context, nodes []*program) error {
 	}
 	defer leave()
 	for i, node := range nodes {
-		b.say("crowd: opening %s sockets at node %d of %d", thousands(int64(each)), i+1, len(nodes))
+		b.say("crowd: opening %s sockets at node %d of %d", formatThousands(int64(each)), i+1, len(nodes))
 		one, err := b.startCrowd(opening, node.address, i*each, each)
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, node.tail())
@@ -159,9 +159,9 @@ func announce(ctx context.Context, a *api, crowds []crowd, round int) (sample, e
 	return newSample(late, late[len(late)-1]), nil
 }
 
-// stateOf reads the goroutines and the memory of the nodes, after the wait b.rest.
+// stateOf reads the goroutines and the memory of the nodes, after the wait b.memoryWait.
 func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, err error) {
-	if err := pause(ctx, b.rest); err != nil {
+	if err := pause(ctx, b.memoryWait); err != nil {
 		return s, err
 	}
 	s.goroutines, err = goroutinesOf(ctx, nodes)
@@ -172,9 +172,9 @@ func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, er
 	return s, err
 }
 
-// settledState waits up to crowdSettled until the nodes have as few goroutines as before, and then returns their state.
+// settledState waits up to crowdSettleLimit until the nodes have as few goroutines as before, and then returns their state.
 func (b *bench) settledState(ctx context.Context, nodes []*program, before crowdState) (crowdState, error) {
-	for deadline := time.Now().Add(crowdSettled); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(crowdSettleLimit); time.Now().Before(deadline); {
 		now, err := goroutinesOf(ctx, nodes)
 		if err != nil {
 			return crowdState{}, err
@@ -222,13 +222,13 @@ func readMetric(ctx context.Context, address, name string) (float64, error) {
 }
 
 func (b *bench) reportCrowd(people int, arrived series, before, open, after crowdState) {
-	name := "push: " + thousands(int64(people)) + " sockets at " + strconv.Itoa(crowdNodes) + " nodes"
+	name := "push: " + formatThousands(int64(people)) + " sockets at " + strconv.Itoa(crowdNodes) + " nodes"
 	const megabyte = 1 << 20
-	megabytes := func(bytes int64) string { return figure(float64(bytes)/megabyte) + " MB" }
+	megabytes := func(bytes int64) string { return formatFigure(float64(bytes)/megabyte) + " MB" }
 	perSocket := float64(open.resident-before.resident) / float64(people) / 1024
 	b.report.lines = append(b.report.lines,
 		line{what: name + ": memory each", limit: "-", ours: megabytes(open.resident), theirs: "before: " + megabytes(before.resident), value: perSocket, unit: "KB", goal: atMost(9, "<= 9 KB")},
-		line{what: name + ": an announcement, from the mutation to all of them: p99", limit: "-", ours: rate(arrived) + ", p50 " + milliseconds(arrived.p50()), value: float64(arrived.p99()) / float64(time.Millisecond), unit: "ms"},
+		line{what: name + ": an announcement, from the mutation to all of them: p99", limit: "-", ours: formatRate(arrived) + ", p50 " + formatMilliseconds(arrived.p50()), value: float64(arrived.p99()) / float64(time.Millisecond), unit: "ms"},
 		line{
 			what: name + ": goroutines after all have closed", limit: "before they opened", ours: fmt.Sprint(after.goroutines), theirs: fmt.Sprint(before.goroutines),
 			value: ratio(float64(after.goroutines), float64(before.goroutines)), unit: "x", goal: atMost(1.05, "back to the start (<= 1.05 x)"),

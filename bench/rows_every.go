@@ -27,14 +27,14 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
 	types := []string{"--site-message-types", messageTypes[0] + "," + messageTypes[1]}
 	server, err := p.start(ctx, types...)
 	if err != nil {
 		return err
 	}
 	if err = seed(ctx, server.api, b.readers, 0, b.say); err == nil {
-		err = light(ctx, server.api, allReaders(b.readers))
+		err = lightSources(ctx, server.api, allReaders(b.readers))
 	}
 	server.stop()
 	if err != nil {
@@ -74,17 +74,17 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	b.report.lines = append(b.report.lines, first, second,
 		line{
 			what: what + ", 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
-			ours: rateAndCPU(many.values), theirs: rateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
+			ours: formatRateAndCPU(many.values), theirs: formatRateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
 		},
 		line{what: what + ": commands to Redis", limit: "-", value: asked, unit: "a query", goal: atMost(1.05, "1: one round trip")})
 	return nil
 }
 
-// light gives each reader unread items in every source of everyQuery except conversations, so that these sources are lit.
-func light(ctx context.Context, a *api, readers []string) error {
+// lightSources gives each reader unread items in every source of everyQuery except conversations, so that these sources are lit.
+func lightSources(ctx context.Context, a *api, readers []string) error {
 	var events []event
 	for _, key := range readers {
-		events = append(events, publish(key, "What do you think?"))
+		events = append(events, publishEvent(key, "What do you think?"))
 	}
 	posts, err := a.ingest(ctx, events)
 	if err != nil {
@@ -94,7 +94,7 @@ func light(ctx context.Context, a *api, readers []string) error {
 	var everyone []string
 	for i, key := range readers {
 		everyone = append(everyone, "user:"+key)
-		events = append(events, follow(stranger, key), mention(stranger, key), comment(stranger, posts[i]))
+		events = append(events, followEvent(stranger, key), mentionEvent(stranger, key), commentEvent(stranger, posts[i]))
 	}
 	for i := range everyNews {
 		for _, kind := range messageTypes {
@@ -119,38 +119,38 @@ func light(ctx context.Context, a *api, readers []string) error {
 
 // converse puts the readers into conversations with unread messages, in the database of a stopped server, and empties Redis.
 func converse(ctx context.Context, p site, readers []string) error {
-	numbers, err := numbersOf(ctx, p.file(), append(slices.Clone(readers), stranger))
+	numbers, err := numbersOf(ctx, p.databasePath(), append(slices.Clone(readers), stranger))
 	if err != nil {
 		return err
 	}
 	last := len(numbers) - 1
-	if err := seedConversations(ctx, p.file(), numbers[:last], services.UserID(numbers[last]), everyConversations); err != nil {
+	if err := seedConversations(ctx, p.databasePath(), numbers[:last], services.UserID(numbers[last]), everyConversations); err != nil {
 		return err
 	}
-	return p.forget(ctx)
+	return p.deleteRedisData(ctx)
 }
 
-// litCount is one count of the badges. It is lit if it is exact and above 0.
-type litCount struct {
+// badgeCount is one count of the badges. It is lit if it is exact and above 0.
+type badgeCount struct {
 	Value     int
 	Precision string
 }
 
-// litBadges is the answer to everyQuery.
-type litBadges struct {
-	Total, HomeFeed, Announcements litCount
-	Notifications                  struct{ Like, Comment, Mention, Follow litCount }
+// everyBadges is the answer to everyQuery.
+type everyBadges struct {
+	Total, HomeFeed, Announcements badgeCount
+	Notifications                  struct{ Like, Comment, Mention, Follow badgeCount }
 	SiteMessages                   struct {
-		Total litCount
-		Types []struct{ Count litCount }
+		Total badgeCount
+		Types []struct{ Count badgeCount }
 	}
-	Conversations struct{ Total litCount }
+	Conversations struct{ Total badgeCount }
 	Dots          []struct{ Lit bool }
 }
 
-// dark names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything is lit.
-func (l litBadges) dark() string {
-	counts := map[string]litCount{
+// darkSource names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything is lit.
+func (l everyBadges) darkSource() string {
+	counts := map[string]badgeCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
 		"like": l.Notifications.Like, "comment": l.Notifications.Comment, "mention": l.Notifications.Mention, "follow": l.Notifications.Follow,
 	}
@@ -170,11 +170,11 @@ func (l litBadges) dark() string {
 
 // checkLit returns an error if a source of a user is dark.
 func checkLit(ctx context.Context, a *api, key string) error {
-	var data struct{ Viewer struct{ Badges litBadges } }
+	var data struct{ Viewer struct{ Badges everyBadges } }
 	if err := a.do(ctx, "dev:"+key, everyQuery, nil, &data); err != nil {
 		return err
 	}
-	if dark := data.Viewer.Badges.dark(); dark != "" {
+	if dark := data.Viewer.Badges.darkSource(); dark != "" {
 		return fmt.Errorf("not every source is lit: %s", dark)
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lit returns an answer to everyQuery in which all sources have counts and all dots are lit.
-func lit() string {
+// litAnswer returns an answer to everyQuery in which all sources have counts and all dots are lit.
+func litAnswer() string {
 	const one = `{"value":1,"precision":"EXACT"}`
 	dots := strings.TrimSuffix(strings.Repeat(`{"lit":true},`, everyNews), ",")
 	return fmt.Sprintf(`{"total":%[1]s,"homeFeed":%[1]s,"notifications":{"like":%[1]s,"comment":%[1]s,"mention":%[1]s,"follow":%[1]s},`+
@@ -24,19 +24,19 @@ func TestSourcesWithoutACountAreNamed(t *testing.T) {
 		`"announcements":{"value":1`:          "announcements",
 		`{"count":{"value":1`:                 "siteMessages.types",
 	} {
-		text := lit()
+		text := litAnswer()
 		if changed != "" {
 			text = strings.Replace(text, changed, strings.TrimSuffix(changed, "1")+"0", 1)
 		}
-		var badges litBadges
+		var badges everyBadges
 		if err := json.Unmarshal([]byte(text), &badges); err != nil {
 			t.Fatal(err)
 		}
-		if got := badges.dark(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+		if got := badges.darkSource(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("without %s: %q", changed, got)
 		}
 	}
-	for _, text := range []string{strings.Replace(lit(), "EXACT", "STALE", 1), strings.Replace(lit(), `"lit":true`, `"lit":false`, 1), strings.Replace(lit(), `{"lit":true},`, "", 1)} {
+	for _, text := range []string{strings.Replace(litAnswer(), "EXACT", "STALE", 1), strings.Replace(litAnswer(), `"lit":true`, `"lit":false`, 1), strings.Replace(litAnswer(), `{"lit":true},`, "", 1)} {
 		a := stubAPI(t, func(question) string { return `{"data":{"viewer":{"badges":` + text + `}}}` })
 		if err := checkLit(t.Context(), a, "anna"); err == nil {
 			t.Errorf("%s is taken for lit", text)
@@ -45,9 +45,9 @@ func TestSourcesWithoutACountAreNamed(t *testing.T) {
 }
 
 func TestLightGivesEverySourceACount(t *testing.T) {
-	w := newWorld(`{"data":{}}`)
+	w := newCountingServer(`{"data":{}}`)
 	readers := []string{"anna", "bert"}
-	if err := light(t.Context(), stubAPI(t, w.answer), readers); err != nil {
+	if err := lightSources(t.Context(), stubAPI(t, w.answer), readers); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{"publishPost": 3 * 2, "follow": 2, "sendSiteMessage": 2 * everyNews, "publishAnnouncement": everyNews, "raiseDot": everyNews}
@@ -56,9 +56,9 @@ func TestLightGivesEverySourceACount(t *testing.T) {
 	}
 }
 
-func TestWorlds(t *testing.T) {
-	for name, w := range map[string]worlds{"whole": wholeWorlds, "quick": quickWorlds} {
-		if w.users <= w.few || w.talkers >= w.group || len(w.memberships) != 3 || w.watching > w.few {
+func TestDataSizesFitTogether(t *testing.T) {
+	for name, w := range map[string]dataSizes{"whole": wholeDataSizes, "quick": quickDataSizes} {
+		if w.users <= w.few || w.talkers >= w.groupMembers || len(w.memberships) != 3 || w.watching > w.few {
 			t.Errorf("%s: %+v", name, w)
 		}
 		for _, conversations := range w.memberships {
@@ -67,15 +67,15 @@ func TestWorlds(t *testing.T) {
 			}
 		}
 		// There must be at least as many publications as there are different dots, because each dot must be lit in the end.
-		if w.publications < dots {
-			t.Errorf("%s: %d publications of %d dots", name, w.publications, dots)
+		if w.publications < dotCount {
+			t.Errorf("%s: %d publications of %d dots", name, w.publications, dotCount)
 		}
 	}
-	b := &bench{options: options{seconds: 2, worlds: wholeWorlds}}
+	b := &bench{options: options{seconds: 2, sizes: wholeDataSizes}}
 	if b.turnLength() != 2*time.Second {
 		t.Errorf("a turn takes %v", b.turnLength())
 	}
-	if b.worlds = quickWorlds; b.turnLength() != quickWorlds.turn {
+	if b.sizes = quickDataSizes; b.turnLength() != quickDataSizes.turn {
 		t.Errorf("a quick turn takes %v", b.turnLength())
 	}
 }

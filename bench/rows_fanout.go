@@ -18,14 +18,14 @@ import (
 // The row also measures Redis' memory for a full inbox, and for the document of an idle user: here a new user who has only asked for
 // their badges.
 const (
-	rawPipeline       = 500                // ZADDs in one pipeline
-	idleReaders       = 20                 // how many idle users are measured for each number of conversations
-	fewConversations  = 2                  // conversations of an idle user
-	manyConversations = 10                 // conversations of an idle user who is in more of them
-	maxInbox          = 12 << 10           // bytes: the goal for a full inbox
-	maxIdle           = 400                // bytes: the goal for an idle user's document
-	maxFurther        = 40                 // bytes: the goal for each further conversation
-	inboxEntries      = services.Retention // in an inbox that counts as full
+	rawPipeline          = 500                // ZADDs in one pipeline
+	idleReaders          = 20                 // how many idle users are measured for each number of conversations
+	fewConversations     = 2                  // conversations of an idle user
+	manyConversations    = 10                 // conversations of an idle user who is in more of them
+	maxInboxBytes        = 12 << 10           // bytes: the goal for a full inbox
+	maxIdleUserBytes     = 400                // bytes: the goal for an idle user's document
+	maxConversationBytes = 40                 // bytes: the goal for each further conversation
+	inboxEntries         = services.Retention // in an inbox that counts as full
 )
 
 // seedFollowers makes an author with enough posts for a full feed, and followers who visited today.
@@ -33,7 +33,7 @@ func seedFollowers(ctx context.Context, file string, followers int) error {
 	if err := seedAudience(ctx, file, followers, 0, followers); err != nil {
 		return err
 	}
-	return inStore(ctx, file, func(tx *sql.Tx) error {
+	return writeStore(ctx, file, func(tx *sql.Tx) error {
 		now := time.Now().UnixMicro()
 		for i := range inboxEntries + 50 {
 			id := services.PostIDAt(time.Now().Add(-time.Hour).Add(time.Duration(i) * time.Second))
@@ -51,10 +51,10 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	followers := b.worlds.readersOfOne
-	b.say("fanout: filling %s inboxes", thousands(int64(followers)))
-	if err := seedFollowers(ctx, p.file(), followers); err != nil {
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	followers := b.sizes.readersOfOne
+	b.say("fanout: filling %s inboxes", formatThousands(int64(followers)))
+	if err := seedFollowers(ctx, p.databasePath(), followers); err != nil {
 		return err
 	}
 	server, err := p.start(ctx)
@@ -86,7 +86,7 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 	}
 	const what = "fan-out into full inboxes"
 	b.report.lines = append(b.report.lines, line{
-		what: what, limit: "raw pipelined ZADD into the same inboxes", ours: rate(ours), theirs: rate(raw), value: ratio(ours.rate(), raw.rate()), unit: "x",
+		what: what, limit: "raw pipelined ZADD into the same inboxes", ours: formatRate(ours), theirs: formatRate(raw), value: ratio(ours.rate(), raw.rate()), unit: "x",
 		goal: atLeast(0.4, ">= 0.4 x its rate"),
 	})
 	b.report.details = append(b.report.details,
@@ -98,7 +98,7 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 // deliver publishes posts of the author and waits until they are in the last follower's inbox. It returns the rate of deliveries: a
 // delivery is one post in one inbox.
 func (b *bench) deliver(ctx context.Context, a *api, followers int) (sample, error) {
-	posts := b.worlds.delivered
+	posts := b.sizes.deliveredPosts
 	start := time.Now()
 	for i := range posts {
 		if err := a.publish(ctx, member(famousAuthor), postBody(i)); err != nil {
@@ -133,7 +133,7 @@ func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int,
 	}
 	author := strings.Repeat("0", 4) + "1"
 	start := time.Now()
-	for post := range b.worlds.delivered {
+	for post := range b.sizes.deliveredPosts {
 		entry := redis.Z{Member: services.PostIDAt(at.Add(time.Duration(post)*time.Millisecond)).String() + author + "-"}
 		for first := 0; first < followers; first += rawPipeline {
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -148,7 +148,7 @@ func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int,
 		}
 	}
 	took := time.Since(start)
-	return sample{rate: float64(b.worlds.delivered*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, client.Unlink(ctx, names...).Err()
+	return sample{rate: float64(b.sizes.deliveredPosts*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, client.Unlink(ctx, names...).Err()
 }
 
 // lookAtFeeds opens users' feeds, which makes their inboxes.
@@ -181,7 +181,7 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 		full = append(full, float64(size))
 	}
 	b.report.lines = append(b.report.lines, line{
-		what: "Redis memory: a full inbox", limit: "-", value: median(full), unit: "B", goal: atMost(maxInbox, "<= 12 KB"),
+		what: "Redis memory: a full inbox", limit: "-", value: median(full), unit: "B", goal: atMost(maxInboxBytes, "<= 12 KB"),
 	})
 	server.stop()
 	var sizes []float64
@@ -193,9 +193,9 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 		sizes = append(sizes, size)
 	}
 	b.report.lines = append(b.report.lines,
-		line{what: "Redis memory: an idle user's document, in 2 conversations", limit: "-", ours: figure(sizes[0]) + " B in none", value: sizes[1], unit: "B", goal: atMost(maxIdle, "<= 400 B")},
+		line{what: "Redis memory: an idle user's document, in 2 conversations", limit: "-", ours: formatFigure(sizes[0]) + " B in none", value: sizes[1], unit: "B", goal: atMost(maxIdleUserBytes, "<= 400 B")},
 		line{
-			what: "Redis memory: each further conversation", limit: "-", value: (sizes[2] - sizes[1]) / (manyConversations - fewConversations), unit: "B", goal: atMost(maxFurther, "<= 40 B"),
+			what: "Redis memory: each further conversation", limit: "-", value: (sizes[2] - sizes[1]) / (manyConversations - fewConversations), unit: "B", goal: atMost(maxConversationBytes, "<= 40 B"),
 		})
 	return nil
 }
@@ -204,7 +204,7 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 // list of their conversations. It returns the median of the sums.
 func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
-	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {
+	err := writeStore(ctx, p.databasePath(), func(tx *sql.Tx) error {
 		var made int // the server has already made users: the people of the tour
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'users'`).Scan(&made); err != nil {
 			return err
@@ -220,7 +220,7 @@ func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, con
 		return err
 	})
 	if err == nil && conversations > 0 {
-		err = seedConversations(ctx, p.file(), readers, famousAuthor, conversations)
+		err = seedConversations(ctx, p.databasePath(), readers, famousAuthor, conversations)
 	}
 	if err != nil {
 		return 0, err

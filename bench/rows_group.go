@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// counting is one way to count the unread messages of a group, and the server's settings for it.
-type counting struct {
+// countingWay is one way to count the unread messages of a group, and the server's settings for it.
+type countingWay struct {
 	name      string
 	arguments []string
 
-	late, lateAmong series // time from a mutation's answer until everybody's count is right: alone, and while others send requests
-	most            series // the rate of messages when everybody talks as fast as they can
-	others          rushed // others' badge query: before the group talks, while it talks at its pace, and the floor
-	rush            series // others' badge query while everybody talks as fast as they can
+	lateness, latenessUnderLoad series      // time from a mutation's answer until everybody's count is right: alone, and while others send requests
+	most                        series      // the rate of messages when everybody talks as fast as they can
+	others                      rushResults // others' badge query: before the group talks, while it talks at its pace, and the floor
+	rush                        series      // others' badge query while everybody talks as fast as they can
 }
 
-// countings returns the two ways to count.
-func countings() []*counting {
-	return []*counting{
+// countingWays returns the two ways to count.
+func countingWays() []*countingWay {
+	return []*countingWay{
 		{name: "counted when written", arguments: []string{"--max-write-members", "500", "--max-write-load", "100000000"}},
 		{name: "counted when read", arguments: []string{"--max-write-members", "1"}},
 	}
@@ -34,8 +34,8 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	ways := countings()
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	ways := countingWays()
 	seeded := false
 	for round := range b.socketRounds {
 		b.say("group: round %d of %d", round+1, b.socketRounds)
@@ -48,7 +48,7 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 				err, seeded = seedOthers(ctx, server.api), true
 			}
 			if err == nil {
-				err = b.groupRound(ctx, server, way, fmt.Sprintf("talk-%d-%d-", round, i))
+				err = b.measureGroupRound(ctx, server, way, fmt.Sprintf("talk-%d-%d-", round, i))
 			}
 			server.stop()
 			if err != nil {
@@ -60,10 +60,10 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 	return nil
 }
 
-// groupRound measures one round in one of the ways: a new group, with all members online.
-func (b *bench) groupRound(ctx context.Context, server *program, way *counting, prefix string) error {
-	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.worlds.talkers}
-	g := &group{api: server.api, prefix: prefix, members: b.worlds.group, talkers: b.worlds.talkers, pushed: make([]arrivals, b.worlds.group)}
+// measureGroupRound measures one round in one of the ways: a new group, with all members online.
+func (b *bench) measureGroupRound(ctx context.Context, server *program, way *countingWay, prefix string) error {
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.sizes.talkers}
+	g := &group{api: server.api, prefix: prefix, members: b.sizes.groupMembers, talkers: b.sizes.talkers, pushed: make([]pushedCounts, b.sizes.groupMembers)}
 	if err := g.create(ctx); err != nil {
 		return err
 	}
@@ -113,29 +113,29 @@ func (b *bench) groupRound(ctx context.Context, server *program, way *counting, 
 		return err
 	}
 	for into, result := range map[*series]sample{
-		&way.late: late, &way.lateAmong: lateAmong, &way.most: most, &way.rush: rush,
+		&way.lateness: late, &way.latenessUnderLoad: lateAmong, &way.most: most, &way.rush: rush,
 	} {
 		*into = append(*into, result)
 	}
 	return g.check(ctx)
 }
 
-func (b *bench) reportGroup(ways []*counting) {
-	what := fmt.Sprintf("messages into a group of %d, %d people talking", b.worlds.group, b.worlds.talkers)
+func (b *bench) reportGroup(ways []*countingWay) {
+	what := fmt.Sprintf("messages into a group of %d, %d people talking", b.sizes.groupMembers, b.sizes.talkers)
 	for _, way := range ways {
 		name := what + ", " + way.name
 		b.report.lines = slices.Concat(b.report.lines,
 			[]line{{
-				what: name + ": p99 from the answer until everyone's number is right", limit: "-", ours: rate(way.late) + ", p50 " + milliseconds(way.late.p50()),
-				value: float64(way.late.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
+				what: name + ": p99 from the answer until everyone's number is right", limit: "-", ours: formatRate(way.lateness) + ", p50 " + formatMilliseconds(way.lateness.p50()),
+				value: float64(way.lateness.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
 			}},
-			othersLines(name+", at "+rate(way.lateAmong), way.others),
-			[]line{{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + milliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"}})
+			othersLines(name+", at "+formatRate(way.latenessUnderLoad), way.others),
+			[]line{{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + formatMilliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"}})
 		for _, one := range []struct {
 			who    string
 			values series
 		}{
-			{"a message a second each, until everyone's number is right", way.late}, {"the same while others ask", way.lateAmong},
+			{"a message a second each, until everyone's number is right", way.lateness}, {"the same while others ask", way.latenessUnderLoad},
 			{"as fast as they can, until everyone's number is right", way.most}, {"others' badge query before", way.others.before},
 			{"others' badge query at a message a second each", way.others.during}, {"the same reads " + whoComputes, way.others.computing},
 			{"others' badge query while they talk as fast as they can", way.rush},

@@ -14,14 +14,14 @@ const hugeAuthors = 50
 type mixture struct{ follows, huge int }
 
 func (m mixture) String() string {
-	return fmt.Sprintf("%s followed, %d of them huge", thousands(int64(m.follows)), m.huge)
+	return fmt.Sprintf("%s followed, %d of them huge", formatThousands(int64(m.follows)), m.huge)
 }
 
 func (m mixture) reader(i int) string { return fmt.Sprintf("mixed-%d-%d-%d", m.follows, m.huge, i) }
 
 // mixtures returns all mixtures that the row measures.
 func mixtures() (all []mixture) {
-	for _, follows := range followed {
+	for _, follows := range followCounts {
 		for _, huge := range []int{0, 5, hugeAuthors} {
 			if huge < follows {
 				all = append(all, mixture{follows, huge})
@@ -35,10 +35,10 @@ func mixtures() (all []mixture) {
 func hugeAuthor(i int) string { return "huge-" + strconv.Itoa(i) }
 
 func (b *bench) measureHuge(ctx context.Context) error {
-	return b.runAlone(ctx, "huge", hugeDatabase, b.raceHuge)
+	return b.runAlone(ctx, "huge", hugeDatabase, b.runHugeRounds)
 }
 
-func (b *bench) raceHuge(ctx context.Context, _ site, server *program) error {
+func (b *bench) runHugeRounds(ctx context.Context, _ site, server *program) error {
 	all := mixtures()
 	b.say("huge: seeding the follows of %d readers", len(all)*b.readers)
 	if err := seedMixtures(ctx, server.api, all, b.readers); err != nil {
@@ -55,7 +55,7 @@ func (b *bench) raceHuge(ctx context.Context, _ site, server *program) error {
 		}
 		first, last := contenders[0], contenders[len(contenders)-1]
 		b.report.lines = append(b.report.lines, line{
-			what: query.what + ", " + last.who, limit: first.who, ours: rateAndCPU(last.values), theirs: rateAndCPU(first.values),
+			what: query.what + ", " + last.who, limit: first.who, ours: formatRateAndCPU(last.values), theirs: formatRateAndCPU(first.values),
 			value: ratio(first.values.rate(), last.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		})
 	}
@@ -72,19 +72,19 @@ func readersOfMixture(m mixture, readers int) (keys []string) {
 // seedMixtures makes the authors, some of them huge, the readers, and their unread posts.
 func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
 	var events []event
-	for i := range followed[len(followed)-1] {
-		events = append(events, profile(author(i), "Author "+strconv.Itoa(i)))
+	for i := range followCounts[len(followCounts)-1] {
+		events = append(events, profileEvent(author(i), "Author "+strconv.Itoa(i)))
 	}
 	for i := range hugeAuthors {
-		events = append(events, profile(hugeAuthor(i), "Huge "+strconv.Itoa(i)))
+		events = append(events, profileEvent(hugeAuthor(i), "Huge "+strconv.Itoa(i)))
 	}
 	for _, m := range all {
 		for r := range readers {
 			for i := range m.huge {
-				events = append(events, follow(m.reader(r), hugeAuthor(i)))
+				events = append(events, followEvent(m.reader(r), hugeAuthor(i)))
 			}
 			for i := range m.follows - m.huge {
-				events = append(events, follow(m.reader(r), author(i)))
+				events = append(events, followEvent(m.reader(r), author(i)))
 			}
 		}
 	}
@@ -104,8 +104,8 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 		return err
 	}
 	events = nil
-	for i := range 2 * unread {
-		events = append(events, publish(author(i%followed[0]/2), postBody(i)), publish(hugeAuthor(i%hugeAuthors), postBody(i)))
+	for i := range 2 * unreadPosts {
+		events = append(events, publishEvent(author(i%followCounts[0]/2), postBody(i)), publishEvent(hugeAuthor(i%hugeAuthors), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -119,8 +119,8 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 // checkMixtures compares the readers' counts with the published posts.
 func checkMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
 	for _, m := range all {
-		want := 2 * unread // the posts of the few authors that everybody follows
-		for i := range 2 * unread {
+		want := 2 * unreadPosts // the posts of the few authors that everybody follows
+		for i := range 2 * unreadPosts {
 			if i%hugeAuthors < m.huge {
 				want++
 			}

@@ -50,7 +50,7 @@ func (b *bench) measureLocks(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
 	ours, err := rdb.Open(ctx, tidingsredis.Options{URL: p.redisURL, Node: p.node}, rdb.Shape{})
 	if err != nil {
 		return err
@@ -151,20 +151,20 @@ func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client
 }
 
 // The fields of the hash of the other two ways: the counter of the conversation, and the sum.
-const oneField, sumField = "1", "sum"
+const counterField, sumField = "1", "sum"
 
 // sumOf returns a function that reads the sum from a field of a hash.
 func sumOf(client *redis.Client, key, field string) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) { return client.HGet(ctx, key, field).Int() }
 }
 
-// addOne reads both counters and returns them incremented.
-func addOne(ctx context.Context, read func(context.Context, string, ...string) *redis.SliceCmd, key string) (fields []any, err error) {
-	values, err := read(ctx, key, oneField, sumField).Result()
+// readIncremented reads both counters and returns them incremented.
+func readIncremented(ctx context.Context, read func(context.Context, string, ...string) *redis.SliceCmd, key string) (fields []any, err error) {
+	values, err := read(ctx, key, counterField, sumField).Result()
 	if err != nil {
 		return nil, err
 	}
-	for i, field := range []string{oneField, sumField} {
+	for i, field := range []string{counterField, sumField} {
 		text, _ := values[i].(string) // a missing counter is zero
 		number, _ := strconv.Atoi(text)
 		fields = append(fields, field, number+1)
@@ -193,7 +193,7 @@ func lockWay(client *redis.Client, tries int) *way {
 					return retries, err
 				}
 			}
-			fields, err := addOne(ctx, client.HMGet, key)
+			fields, err := readIncremented(ctx, client.HMGet, key)
 			if err == nil {
 				err = client.HSet(ctx, key, fields...).Err()
 			}
@@ -211,7 +211,7 @@ func watchWay(client *redis.Client, tries int) *way {
 		add: func(ctx context.Context, _ int64) (retries int, err error) {
 			for ; retries < tries; retries++ {
 				err = client.Watch(ctx, func(tx *redis.Tx) error {
-					fields, err := addOne(ctx, tx.HMGet, key)
+					fields, err := readIncremented(ctx, tx.HMGet, key)
 					if err != nil {
 						return err
 					}
@@ -228,14 +228,14 @@ func watchWay(client *redis.Client, tries int) *way {
 	}
 }
 
-// shown returns a way's rate, with how often it tried again or gave up.
-func (w *way) shown() string {
-	text := rate(w.values)
+// formatRateAndRetries returns a way's rate, with how often it tried again or gave up.
+func (w *way) formatRateAndRetries() string {
+	text := formatRate(w.values)
 	if retries := w.retries.Load(); retries > 0 {
-		text += fmt.Sprintf(", %s retries each", figure(float64(retries)/float64(w.added.Load())))
+		text += fmt.Sprintf(", %s retries each", formatFigure(float64(retries)/float64(w.added.Load())))
 	}
 	if failed := w.failed.Load(); failed > 0 {
-		text += fmt.Sprintf(", %s given up", thousands(failed))
+		text += fmt.Sprintf(", %s given up", formatThousands(failed))
 	}
 	return text
 }
@@ -245,7 +245,7 @@ func (b *bench) reportLocks(ways []*way) {
 	ours := ways[0]
 	for _, w := range ways[1:] {
 		b.report.lines = append(b.report.lines, line{
-			what: what, limit: w.who, ours: ours.shown(), theirs: w.shown(), value: ratio(ours.values.rate(), w.values.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
+			what: what, limit: w.who, ours: ours.formatRateAndRetries(), theirs: w.formatRateAndRetries(), value: ratio(ours.values.rate(), w.values.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
 		})
 	}
 	for _, w := range ways {

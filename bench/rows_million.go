@@ -28,7 +28,7 @@ type audience struct {
 const (
 	announcement = "announcement"
 	dot          = "dot"
-	dots         = 10 // how many different dots are raised; an installation has up to 100
+	dotCount     = 10 // how many different dots are raised; an installation has up to 100
 )
 
 // measureMillion measures publishing to a million users.
@@ -36,20 +36,20 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 	var all []*audience
 	defer func() {
 		for _, one := range all {
-			err = errors.Join(err, one.leave(context.WithoutCancel(ctx)))
+			err = errors.Join(err, one.stopServer(context.WithoutCancel(ctx)))
 		}
 	}()
-	for i, users := range []int{b.worlds.users, b.worlds.few} {
-		one := &audience{who: thousands(int64(users)) + " users", users: users, delays: map[string]series{}, grown: map[string]int64{}}
+	for i, users := range []int{b.sizes.users, b.sizes.few} {
+		one := &audience{who: formatThousands(int64(users)) + " users", users: users, delays: map[string]series{}, grown: map[string]int64{}}
 		if one.site, err = b.newSite("million-"+strconv.Itoa(i), manyDatabase+i); err != nil {
 			return err
 		}
 		all = append(all, one)
 		b.say("million: seeding %s", one.who)
-		if err := seedUsers(ctx, one.site.file(), users); err != nil {
+		if err := seedUsers(ctx, one.site.databasePath(), users); err != nil {
 			return err
 		}
-		if err := one.arrive(ctx, min(b.worlds.watching, users)); err != nil {
+		if err := one.startServer(ctx, min(b.sizes.watching, users)); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 		if round > 0 {
 			b.say("million: round %d of %d", round, b.rounds)
 		}
-		count := b.worlds.publications
+		count := b.sizes.publications
 		if round == 0 {
 			count = 3 // not measured, because the first publications include one-time work
 		}
@@ -68,7 +68,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 		}
 	}
 	for _, one := range all {
-		if err := one.check(ctx, 3+b.rounds*b.worlds.publications); err != nil {
+		if err := one.check(ctx, 3+b.rounds*b.sizes.publications); err != nil {
 			return fmt.Errorf("%s: %w", one.who, err)
 		}
 	}
@@ -76,8 +76,8 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 	return nil
 }
 
-// arrive starts the server and opens sockets for the first users, as many as watching says.
-func (o *audience) arrive(ctx context.Context, watching int) (err error) {
+// startServer starts the server and opens sockets for the first users, as many as watching says.
+func (o *audience) startServer(ctx context.Context, watching int) (err error) {
 	if o.redis, err = o.site.connect(); err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (o *audience) arrive(ctx context.Context, watching int) (err error) {
 	return err
 }
 
-// leave closes the sockets, stops the server and deletes its data in Redis.
-func (o *audience) leave(ctx context.Context) error {
+// stopServer closes the sockets, stops the server and deletes its data in Redis.
+func (o *audience) stopServer(ctx context.Context) error {
 	if o.fleet != nil {
 		o.fleet.close()
 	}
@@ -99,7 +99,7 @@ func (o *audience) leave(ctx context.Context) error {
 	if o.redis == nil {
 		return nil
 	}
-	return errors.Join(o.redis.Close(), o.site.forget(ctx))
+	return errors.Join(o.redis.Close(), o.site.deleteRedisData(ctx))
 }
 
 // publishInTurn publishes once to each audience, again and again, so that other load of the machine affects all audiences alike. If
@@ -183,7 +183,7 @@ func sum(latencies []time.Duration) (total time.Duration) {
 func (a *api) publishToAll(ctx context.Context, what string, i int) error {
 	mutation := `mutation { publishAnnouncement(input: {title: "News for everybody", content: "The ferry is late."}) { announcement { id } } }`
 	if what == dot {
-		mutation = fmt.Sprintf(`mutation { raiseDot(input: {name: "dot-%d"}) { name } }`, i%dots)
+		mutation = fmt.Sprintf(`mutation { raiseDot(input: {name: "dot-%d"}) { name } }`, i%dotCount)
 	}
 	var data any
 	return a.do(ctx, hostToken, mutation, nil, &data)
@@ -211,8 +211,8 @@ func (o *audience) check(ctx context.Context, announcements int) error {
 				lit++
 			}
 		}
-		if badges.Announcements.Value != min(announcements, most) || lit != dots {
-			return fmt.Errorf("%s has %d announcements and %d lit dots, published were %d and %d", member(i+1), badges.Announcements.Value, lit, announcements, dots)
+		if badges.Announcements.Value != min(announcements, most) || lit != dotCount {
+			return fmt.Errorf("%s has %d announcements and %d lit dots, published were %d and %d", member(i+1), badges.Announcements.Value, lit, announcements, dotCount)
 		}
 	}
 	return nil
@@ -241,11 +241,11 @@ func (b *bench) reportMillion(many, few *audience) {
 		published += " for " + many.who
 		limit := "for " + few.who
 		l := line{
-			what: published + ": time of the mutation", limit: limit, ours: milliseconds(many.delays[what].p50()), theirs: milliseconds(few.delays[what].p50()),
+			what: published + ": time of the mutation", limit: limit, ours: formatMilliseconds(many.delays[what].p50()), theirs: formatMilliseconds(few.delays[what].p50()),
 			unit: "x the time", goal: atMost(1.2, "same time (<= 1.2 x)"),
 		}
 		l.value = ratio(float64(many.delays[what].p50()), float64(few.delays[what].p50()))
-		kilobytes := func(size int64) string { return figure(float64(size)/1024) + " KB" }
+		kilobytes := func(size int64) string { return formatFigure(float64(size)/1024) + " KB" }
 		b.report.lines = append(b.report.lines, l, line{
 			what: published + ": growth of Redis' keys, all of them together", limit: limit, ours: kilobytes(many.grown[what]), theirs: kilobytes(few.grown[what]),
 			value: float64(many.grown[what]-few.grown[what]) / 1024, unit: "KB more", goal: atMost(1, "same memory (<= 1 KB more)"),

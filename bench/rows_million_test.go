@@ -17,7 +17,7 @@ func TestPublishToEverybody(t *testing.T) {
 		return `{"data":{}}`
 	})
 	for _, what := range []string{announcement, dot} {
-		for i := range 2 * dots {
+		for i := range 2 * dotCount {
 			if err := a.publishToAll(t.Context(), what, i); err != nil {
 				t.Fatal(err)
 			}
@@ -29,7 +29,7 @@ func TestPublishToEverybody(t *testing.T) {
 			raised++
 		}
 	}
-	if raised != dots || len(asked) != dots+1 {
+	if raised != dotCount || len(asked) != dotCount+1 {
 		t.Errorf("%d different dots were raised: %v", raised, asked)
 	}
 }
@@ -48,7 +48,7 @@ func TestReportMillion(t *testing.T) {
 	}
 	var verdicts []string
 	for _, l := range b.report.lines {
-		verdicts = append(verdicts, fmt.Sprint(figure(l.value), " ", l.goal.verdict(l.value)))
+		verdicts = append(verdicts, fmt.Sprint(formatFigure(l.value), " ", l.goal.verdict(l.value)))
 	}
 	if got := strings.Join(verdicts, ", "); got != "1.50 no, 4.00 no, 1.50 no, 0.00 yes" {
 		t.Errorf("got %s", got)

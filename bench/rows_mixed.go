@@ -25,12 +25,12 @@ const (
 var mixedKinds = []string{kindBadge: "badge query", kindFeed: "home feed page of 20", kindPublish: "publishing"}
 
 func (b *bench) measureMixed(ctx context.Context) error {
-	return b.runAlone(ctx, "mixed", mixedDatabase, b.raceMixed)
+	return b.runAlone(ctx, "mixed", mixedDatabase, b.runMixedRounds)
 }
 
-func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
-	readers := b.worlds.readersOfOne / 10
-	b.say("mixed: seeding %s readers who follow 10", thousands(int64(readers)))
+func (b *bench) runMixedRounds(ctx context.Context, _ site, server *program) error {
+	readers := b.sizes.readersOfOne / 10
+	b.say("mixed: seeding %s readers who follow 10", formatThousands(int64(readers)))
 	if err := seedMixed(ctx, server.api, readers); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
 		if err := server.api.waitForJobs(ctx); err != nil {
 			return err
 		}
-		if err := b.besideComputing(ctx, quiet, mixed, func() error {
+		if err := b.loadBesideComputing(ctx, quiet, mixed, func() error {
 			_, err := mix(computing, readsAlone)()
 			return err
 		}); err != nil {
@@ -80,12 +80,12 @@ func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
 		b.report.details = append(b.report.details, detail{what: what, who: name + ", without a post", values: alone[kind]},
 			detail{what: what, who: name + ", without a post, " + whoComputes, values: computing[kind]})
 		b.report.lines = append(b.report.lines, line{
-			what: what + ": p99 of the " + name, limit: "without a post: " + milliseconds(alone[kind].p99()), ours: rate(values[kind]) + ", p50 " + milliseconds(values[kind].p50()),
+			what: what + ": p99 of the " + name, limit: "without a post: " + formatMilliseconds(alone[kind].p99()), ours: formatRate(values[kind]) + ", p50 " + formatMilliseconds(values[kind].p50()),
 			value: float64(values[kind].p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(10, "<= 10 ms"),
 		})
 		if floor := computing[kind]; len(floor) > 0 {
 			b.report.lines = append(b.report.lines, line{
-				what: what + ": p99 of the " + name, limit: "without a post, " + whoComputes, ours: milliseconds(values[kind].p99()), theirs: milliseconds(floor.p99()),
+				what: what + ": p99 of the " + name, limit: "without a post, " + whoComputes, ours: formatMilliseconds(values[kind].p99()), theirs: formatMilliseconds(floor.p99()),
 				value: ratio(float64(values[kind].p99()), float64(floor.p99())), unit: "x the time",
 			})
 		}
@@ -97,19 +97,19 @@ func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
 func seedMixed(ctx context.Context, a *api, readers int) error {
 	var events []event
 	for r := range readers {
-		for i := range followed[0] {
-			events = append(events, follow(reader(followed[0], r), author(i)))
+		for i := range followCounts[0] {
+			events = append(events, followEvent(reader(followCounts[0], r), author(i)))
 		}
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
 	}
-	if err := visit(ctx, a, readersOf(followed[0], readers)); err != nil {
+	if err := visit(ctx, a, readersOf(followCounts[0], readers)); err != nil {
 		return err
 	}
 	events = nil
-	for i := range unread {
-		events = append(events, publish(author(i%followed[0]), postBody(i)))
+	for i := range unreadPosts {
+		events = append(events, publishEvent(author(i%followCounts[0]), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -120,9 +120,9 @@ func seedMixed(ctx context.Context, a *api, readers int) error {
 // mix keeps the connections busy for a turn with requests, and returns a sample for each kind. kind returns the kind of the n-th
 // request.
 func (b *bench) mix(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
-	people := tokens(readersOf(followed[0], readers))
+	people := tokens(readersOf(followCounts[0], readers))
 	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}
-	for i := range followed[0] {
+	for i := range followCounts[0] {
 		mutation := `mutation { publishPost(input: {body: "` + postBody(i) + `"}) { post { id } } }`
 		requests[kindPublish] = append(requests[kindPublish], newTarget(address, 0, mutation, []string{"dev:" + author(i)}).requests...)
 	}
@@ -132,7 +132,7 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	var group sync.WaitGroup
 	for i := range b.connections {
 		group.Go(func() {
-			latencies[i], errs[i] = mixedConnection(ctx, address, requests, kind, (round*b.connections+i)*mixedReads, start.Add(b.turnLength()))
+			latencies[i], errs[i] = loadMixedConnection(ctx, address, requests, kind, (round*b.connections+i)*mixedReads, start.Add(b.turnLength()))
 		})
 	}
 	group.Wait()
@@ -164,8 +164,8 @@ func kindOf(n int) int {
 // readsAlone is like kindOf, but for a load that only reads.
 func readsAlone(n int) int { return n % 2 }
 
-// mixedConnection sends requests over one connection until the deadline, from number first on. It returns the latencies by kind.
-func mixedConnection(ctx context.Context, address string, requests [][][]byte, kindOf func(n int) int, first int, deadline time.Time) (latencies [][]time.Duration, err error) {
+// loadMixedConnection sends requests over one connection until the deadline, from number first on. It returns the latencies by kind.
+func loadMixedConnection(ctx context.Context, address string, requests [][][]byte, kindOf func(n int) int, first int, deadline time.Time) (latencies [][]time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ const (
 	rawTransaction  = 20_000                 // rows, as an import has
 	rawInsert       = 200                    // rows of one INSERT
 	firstPost       = "2025-01-01T00:00:00Z" // the time of the first post
-	betweenPosts    = 7 * time.Millisecond   // from one post to the next
+	postInterval    = 7 * time.Millisecond   // from one post to the next
 	whatImportPosts = "import of posts"      // names the measurement in the report
 )
 
@@ -31,7 +31,7 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	count := b.worlds.imported
+	count := b.sizes.importedPosts
 	file := filepath.Join(folder, "posts.jsonl")
 	if err := writePosts(file, count); err != nil {
 		return err
@@ -55,8 +55,8 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 		}
 	}
 	b.report.lines = append(b.report.lines, line{
-		what: fmt.Sprintf("%s, %s", whatImportPosts, figure(float64(count))), limit: "the same rows by INSERTs of 200 rows",
-		ours: figure(median(ours)) + "/s", theirs: figure(median(raw)) + "/s", value: median(ours) / median(raw), unit: "x",
+		what: fmt.Sprintf("%s, %s", whatImportPosts, formatFigure(float64(count))), limit: "the same rows by INSERTs of 200 rows",
+		ours: formatFigure(median(ours)) + "/s", theirs: formatFigure(median(raw)) + "/s", value: median(ours) / median(raw), unit: "x",
 	})
 	return os.RemoveAll(folder)
 }
@@ -65,7 +65,7 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 func benchPost(i int) (author int, body, key string, at time.Time) {
 	began, _ := time.Parse(time.RFC3339, firstPost)
 	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)
-	return i*7919%postAuthors + 1, body, fmt.Sprint("post-", i), began.Add(time.Duration(i) * betweenPosts)
+	return i*7919%postAuthors + 1, body, fmt.Sprint("post-", i), began.Add(time.Duration(i) * postInterval)
 }
 
 // writePosts writes a file of posts to import.

@@ -23,7 +23,7 @@ func seedAudience(ctx context.Context, file string, many, few, active int) error
 	if err := seedUsers(ctx, file, many+firstOfAudience-1); err != nil {
 		return err
 	}
-	return inStore(ctx, file, func(tx *sql.Tx) error {
+	return writeStore(ctx, file, func(tx *sql.Tx) error {
 		const follow = `INSERT INTO follows (follower, followee, since, shown)
 			WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1) SELECT i, ?3, 0, TRUE FROM n`
 		return execAll(ctx, tx, []write{
@@ -47,10 +47,10 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	many, few := b.worlds.users, b.worlds.few
-	b.say("publish: seeding %s followers", thousands(int64(many)))
-	if err := seedAudience(ctx, p.file(), many, few, b.worlds.readersOfOne); err != nil {
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
+	many, few := b.sizes.users, b.sizes.few
+	b.say("publish: seeding %s followers", formatThousands(int64(many)))
+	if err := seedAudience(ctx, p.databasePath(), many, few, b.sizes.readersOfOne); err != nil {
 		return err
 	}
 	server, err := p.start(ctx, "--huge-followers", fmt.Sprint(many))
@@ -58,8 +58,8 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 		return err
 	}
 	defer server.stop()
-	famous := &publisher{who: thousands(int64(many)) + " followers", number: famousAuthor, mode: "HUGE"}
-	unknown := &publisher{who: thousands(int64(few)) + " followers", number: unknownAuthor, mode: "SMALL"}
+	famous := &publisher{who: formatThousands(int64(many)) + " followers", number: famousAuthor, mode: "HUGE"}
+	unknown := &publisher{who: formatThousands(int64(few)) + " followers", number: unknownAuthor, mode: "SMALL"}
 	for _, author := range []*publisher{famous, unknown} {
 		if err := server.api.pinMode(ctx, member(author.number), author.mode); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 			b.say("publish: round %d of %d", round, b.rounds)
 		}
 		latencies := map[*publisher][]time.Duration{}
-		for i := range b.worlds.posts {
+		for i := range b.sizes.posts {
 			for _, author := range []*publisher{famous, unknown} {
 				start := time.Now()
 				if err := server.api.publish(ctx, member(author.number), postBody(i)); err != nil {
@@ -90,7 +90,7 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 	}
 	const what = "publishing by an author with "
 	b.report.lines = append(b.report.lines, line{
-		what: what + famous.who, limit: "by one with " + fmt.Sprint(few), ours: milliseconds(famous.values.p50()), theirs: milliseconds(unknown.values.p50()),
+		what: what + famous.who, limit: "by one with " + fmt.Sprint(few), ours: formatMilliseconds(famous.values.p50()), theirs: formatMilliseconds(unknown.values.p50()),
 		value: ratio(float64(famous.values.p50()), float64(unknown.values.p50())), unit: "x the time", goal: atMost(1.2, "<= 1.2 x the time of the mutation"),
 	})
 	for _, author := range []*publisher{famous, unknown} {

@@ -31,7 +31,7 @@ func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) erro
 		return err
 	}
 	begin := time.Now().Add(-outboxFollowed * outboxPosts * time.Second)
-	return inStore(ctx, file, func(tx *database.Tx) error {
+	return writeStore(ctx, file, func(tx *database.Tx) error {
 		for author := 1; author <= outboxFollowed; author++ {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO follows (follower, followee, since, shown) VALUES (?1, ?2, 0, TRUE)`, outboxReader, author); err != nil {
 				return err
@@ -60,17 +60,17 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
 	client, err := p.connect()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	b.say("rebuild: seeding %s posts", thousands(outboxFollowed*outboxPosts))
-	if err := seedOutboxes(ctx, p.file(), client); err != nil {
+	b.say("rebuild: seeding %s posts", formatThousands(outboxFollowed*outboxPosts))
+	if err := seedOutboxes(ctx, p.databasePath(), client); err != nil {
 		return err
 	}
-	facts, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + p.file()})
+	facts, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + p.databasePath()})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	const what = "rebuild of a dormant user's feed, 200 followed"
 	ours, theirs := *ways[0].values, *ways[1].values
 	b.report.lines = append(b.report.lines, line{
-		what: what, limit: ways[1].who, ours: milliseconds(ours.p50()) + ", one SELECT", theirs: milliseconds(theirs.p50()),
+		what: what, limit: ways[1].who, ours: formatMilliseconds(ours.p50()) + ", one SELECT", theirs: formatMilliseconds(theirs.p50()),
 		value: ratio(float64(ours.p50()), float64(theirs.p50())), unit: "x the time", goal: atMost(1, "one round trip for the outboxes (here: no more time)"),
 	})
 	for _, way := range ways {

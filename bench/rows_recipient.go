@@ -36,7 +36,7 @@ func seedOthers(ctx context.Context, a *api) error {
 	var events []event
 	for _, key := range othersKeys() {
 		for i := range othersFollow {
-			events = append(events, follow(key, author(i)))
+			events = append(events, followEvent(key, author(i)))
 		}
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
@@ -50,7 +50,7 @@ func seedOthers(ctx context.Context, a *api) error {
 	}
 	events = nil
 	for i := range othersPosts {
-		events = append(events, publish(author(i%othersFollow), postBody(i)))
+		events = append(events, publishEvent(author(i%othersFollow), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -65,18 +65,18 @@ func othersTarget(p *program) target {
 
 // othersLines returns lines that compare the other users' times: the median, the 99th percentile, and the mean, which in a closed
 // loop is the inverse of the rate and includes every stall. The percentile and the mean are also compared with the floor.
-func othersLines(what string, r rushed) []line {
+func othersLines(what string, r rushResults) []line {
 	what += ": others' badge query, "
 	p99, p99Before := r.during.p99(), r.before.p99()
 	lines := []line{
 		{
-			what: what + "median", limit: "itself, before", ours: milliseconds(r.during.p50()), theirs: milliseconds(r.before.p50()),
+			what: what + "median", limit: "itself, before", ours: formatMilliseconds(r.during.p50()), theirs: formatMilliseconds(r.before.p50()),
 			value: ratio(float64(r.during.p50()), float64(r.before.p50())), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		}, {
-			what: what + "p99", limit: "itself, before", ours: milliseconds(p99), theirs: milliseconds(p99Before),
+			what: what + "p99", limit: "itself, before", ours: formatMilliseconds(p99), theirs: formatMilliseconds(p99Before),
 			value: ratio(float64(p99), float64(p99Before)), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		}, {
-			what: what + "mean", limit: "itself, before", ours: rate(r.during), theirs: rate(r.before),
+			what: what + "mean", limit: "itself, before", ours: formatRate(r.during), theirs: formatRate(r.before),
 			value: ratio(r.before.rate(), r.during.rate()), unit: "x the time", goal: atMost(2, "<= 2 x the time"),
 		},
 	}
@@ -84,10 +84,10 @@ func othersLines(what string, r rushed) []line {
 		return lines
 	}
 	return append(lines, line{
-		what: what + "p99", limit: whoComputes, ours: milliseconds(p99), theirs: milliseconds(r.computing.p99()),
+		what: what + "p99", limit: whoComputes, ours: formatMilliseconds(p99), theirs: formatMilliseconds(r.computing.p99()),
 		value: ratio(float64(p99), float64(r.computing.p99())), unit: "x the time",
 	}, line{
-		what: what + "mean", limit: whoComputes, ours: rate(r.during), theirs: rate(r.computing),
+		what: what + "mean", limit: whoComputes, ours: formatRate(r.during), theirs: formatRate(r.computing),
 		value: ratio(r.computing.rate(), r.during.rate()), unit: "x the time",
 	})
 }
@@ -154,7 +154,7 @@ func (h *hotRecipient) batch(ctx context.Context) error {
 	}
 	for i := range events {
 		pair := first + i
-		events[i] = like(liker(pair/len(h.posts)), h.posts[pair%len(h.posts)])
+		events[i] = likeEvent(liker(pair/len(h.posts)), h.posts[pair%len(h.posts)])
 	}
 	_, err := h.api.ingest(ctx, events)
 	if err == nil {
@@ -170,7 +170,7 @@ func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
 	}
 	var events []event
 	for i := range posts {
-		events = append(events, publish(hotKey, postBody(i)))
+		events = append(events, publishEvent(hotKey, postBody(i)))
 	}
 	h.posts, err = h.api.ingest(ctx, events)
 	return err
@@ -178,28 +178,28 @@ func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
 
 // measureRecipient measures likes of one person's posts.
 func (b *bench) measureRecipient(ctx context.Context) error {
-	return b.runAlone(ctx, "recipient", recipientDatabase, b.raceRecipient)
+	return b.runAlone(ctx, "recipient", recipientDatabase, b.runRecipientRounds)
 }
 
-// raceRecipient makes the users and posts, takes the rounds of the row and reports them.
-func (b *bench) raceRecipient(ctx context.Context, at site, server *program) error {
+// runRecipientRounds makes the users and posts, takes the rounds of the row and reports them.
+func (b *bench) runRecipientRounds(ctx context.Context, at site, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: likeClients}
-	b.say("recipient: seeding %d people who like", b.worlds.likers)
+	b.say("recipient: seeding %d people who like", b.sizes.likers)
 	if err := seedOthers(ctx, server.api); err != nil {
 		return err
 	}
 	var events []event
-	for i := range b.worlds.likers {
-		events = append(events, profile(liker(i), "Liker "+strconv.Itoa(i)))
+	for i := range b.sizes.likers {
+		events = append(events, profileEvent(liker(i), "Liker "+strconv.Itoa(i)))
 	}
 	if _, err := server.api.ingest(ctx, events); err != nil {
 		return err
 	}
-	h := &hotRecipient{api: server.api, likers: b.worlds.likers}
-	if err := h.post(ctx, b.worlds.posts); err != nil {
+	h := &hotRecipient{api: server.api, likers: b.sizes.likers}
+	if err := h.post(ctx, b.sizes.posts); err != nil {
 		return err
 	}
-	inserts, err := openInsertFloor("sqlite", at.file(), 1, newFiles(at.folder))
+	inserts, err := openInsertFloor("sqlite", at.databasePath(), 1, newFiles(at.folder))
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (b *bench) raceRecipient(ctx context.Context, at site, server *program) err
 	r := recipientResults{inserts: inserts}
 	for round := range b.socketRounds {
 		b.say("recipient: round %d of %d", round+1, b.socketRounds)
-		if err := b.recipientRound(ctx, server, h, &r); err != nil {
+		if err := b.measureRecipientRound(ctx, server, h, &r); err != nil {
 			return err
 		}
 	}
@@ -217,15 +217,15 @@ func (b *bench) raceRecipient(ctx context.Context, at site, server *program) err
 
 // recipientResults are the samples of the row.
 type recipientResults struct {
-	alone              series       // the rate of likes, without other requests
-	paced, unpaced     rushed       // others' badge query while likes come at a given rate, and as fast as they are accepted
-	pacedIn, unpacedIn series       // likes meanwhile
-	settled            series       // how long it took after the last like until the count was right
-	inserts            *insertFloor // the floor of the likes without other requests
+	alone                    series       // the rate of likes, without other requests
+	paced, unpaced           rushResults  // others' badge query while likes come at a given rate, and as fast as they are accepted
+	pacedLikes, unpacedLikes series       // likes meanwhile
+	settled                  series       // how long it took after the last like until the count was right
+	inserts                  *insertFloor // the floor of the likes without other requests
 }
 
-// recipientRound takes one round: likes alone, likes at a given rate, and likes as fast as they are accepted.
-func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecipient, r *recipientResults) error {
+// measureRecipientRound takes one round: likes alone, likes at a given rate, and likes as fast as they are accepted.
+func (b *bench) measureRecipientRound(ctx context.Context, server *program, h *hotRecipient, r *recipientResults) error {
 	before, alone, err := b.loadOthers(ctx, server)
 	if err != nil {
 		return err
@@ -251,9 +251,9 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 	}
 	for _, rush := range []struct {
 		perSecond int
-		others    *rushed
+		others    *rushResults
 		taken     *series
-	}{{likesPaced, &r.paced, &r.pacedIn}, {0, &r.unpaced, &r.unpacedIn}} {
+	}{{likesPaced, &r.paced, &r.pacedLikes}, {0, &r.unpaced, &r.unpacedLikes}} {
 		var e effort
 		taken, err := h.measure(func() (err error) {
 			e, err = rush.others.addRush(ctx, b, server, before, func(ctx context.Context) error { return h.like(ctx, rush.perSecond) })
@@ -283,16 +283,16 @@ func (h *hotRecipient) measure(do func() error) (sample, error) {
 func (b *bench) reportRecipient(r *recipientResults) {
 	const what = "likes on one person, in batches of 500"
 	b.report.lines = slices.Concat(b.report.lines,
-		[]line{{what: what + ": accepted", limit: "-", ours: rate(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")}, r.inserts.line(what+": accepted", r.alone)},
-		othersLines(what+", at "+rate(r.pacedIn), r.paced),
+		[]line{{what: what + ": accepted", limit: "-", ours: formatRate(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")}, r.inserts.line(what+": accepted", r.alone)},
+		othersLines(what+", at "+formatRate(r.pacedLikes), r.paced),
 		othersLines(what+", as fast as they are taken", r.unpaced))
 	for _, one := range []struct {
 		who    string
 		values series
 	}{
 		{"accepted, nobody else asks", r.alone}, {whoInserts, r.inserts.values}, {"others' badge query before", r.paced.before}, {"others' badge query at 10,000 likes a second", r.paced.during},
-		{"accepted meanwhile", r.pacedIn}, {"the same reads " + whoComputes, r.paced.computing}, {"others' badge query at as many likes as are taken", r.unpaced.during},
-		{"accepted meanwhile", r.unpacedIn}, {"the same reads " + whoComputes, r.unpaced.computing},
+		{"accepted meanwhile", r.pacedLikes}, {"the same reads " + whoComputes, r.paced.computing}, {"others' badge query at as many likes as are taken", r.unpaced.during},
+		{"accepted meanwhile", r.unpacedLikes}, {"the same reads " + whoComputes, r.unpaced.computing},
 		{"from the last one accepted until the number is right", r.settled},
 	} {
 		b.report.details = append(b.report.details, detail{what: what, who: one.who, values: one.values})

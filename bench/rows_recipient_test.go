@@ -88,14 +88,14 @@ func TestLikesRunOut(t *testing.T) {
 }
 
 func TestOthers(t *testing.T) {
-	w := newWorld(`{"data":{"viewer":{}}}`)
+	w := newCountingServer(`{"data":{"viewer":{}}}`)
 	if err := seedOthers(t.Context(), stubAPI(t, w.answer)); err != nil {
 		t.Fatal(err)
 	}
 	if w.done["follow"] != othersCount*othersFollow || w.done["publishPost"] != othersPosts || len(w.visited) != othersCount {
 		t.Errorf("seeded %v, visited %d", w.done, len(w.visited))
 	}
-	lines := othersLines("rush", rushed{
+	lines := othersLines("rush", rushResults{
 		before: series{{rate: 900, p50: 2 * time.Millisecond, p99: 10 * time.Millisecond}},
 		during: series{{rate: 300, p50: 3 * time.Millisecond, p99: 16 * time.Millisecond}}, computing: series{{rate: 600, p99: 8 * time.Millisecond}},
 	})
@@ -109,7 +109,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-func TestDuringStopsTheOtherWork(t *testing.T) {
+func TestLoadDuringEndsTheRush(t *testing.T) {
 	target := target{address: "127.0.0.1:1"} // no server listens there
 	ended := false
 	b := &bench{options: options{seconds: 0.1}}

@@ -31,19 +31,19 @@ func (b *bench) measureSockets(ctx context.Context) error {
 	var r socketResults
 	for round := range b.socketRounds {
 		b.say("sockets: round %d of %d", round+1, b.socketRounds)
-		length, err := b.ourSockets(ctx, &r)
+		length, err := b.measureOurSockets(ctx, &r)
 		if err != nil {
 			return fmt.Errorf("sockets of Tidings: %w", err)
 		}
-		if err := b.stockSockets(ctx, &r); err != nil {
+		if err := b.measureStockSockets(ctx, &r); err != nil {
 			return fmt.Errorf("sockets of the gqlgen peer: %w", err)
 		}
-		if err := b.bareSockets(ctx, &r.bare, length); err != nil {
+		if err := b.measureBareSockets(ctx, &r.bare, length); err != nil {
 			return fmt.Errorf("sockets of the bare writer: %w", err)
 		}
 		documents, err := b.watchersDocuments()
 		if err == nil {
-			err = b.bareSockets(ctx, &r.reading, length, b.redisURL, documents)
+			err = b.measureBareSockets(ctx, &r.reading, length, b.redisURL, documents)
 		}
 		if err != nil {
 			return fmt.Errorf("sockets of the bare writer that reads: %w", err)
@@ -55,14 +55,14 @@ func (b *bench) measureSockets(ctx context.Context) error {
 
 // withFleet opens the sockets of a program and measures how much memory each of them takes there. It passes the fleet and this number
 // of bytes to use.
-func (b *bench) withFleet(ctx context.Context, p *program, open opening, use func(f *fleet, memory float64) error) error {
+func (b *bench) withFleet(ctx context.Context, p *program, open openFunc, use func(f *fleet, memory float64) error) error {
 	before, beforeErr := residentBytes(p.pid())
 	f, err := openFleet(ctx, p.address, b.sockets, open)
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, p.tail())
 	}
 	defer f.close()
-	if err := pause(ctx, b.rest); err != nil {
+	if err := pause(ctx, b.memoryWait); err != nil {
 		return err
 	}
 	after, afterErr := residentBytes(p.pid())
@@ -81,8 +81,8 @@ func (b *bench) withFleet(ctx context.Context, p *program, open opening, use fun
 
 func watcherToken(i int) string { return "dev:" + watcher(i) }
 
-// ourSockets measures one round of Tidings. It returns how many bytes the frame of an event has.
-func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, err error) {
+// measureOurSockets measures one round of Tidings. It returns how many bytes the frame of an event has.
+func (b *bench) measureOurSockets(ctx context.Context, r *socketResults) (length int, err error) {
 	server, err := b.startServer(ctx)
 	if err != nil {
 		return 0, err
@@ -96,26 +96,26 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 	err = b.withFleet(ctx, server, subscribe(server.address, watcherToken), func(f *fleet, memory float64) error {
 		length = f.frame
 		b.profiles.begin("sockets") // the opening of the sockets is not in the profile
-		result, err := f.measureVolleys(ctx, server.pid(), b.volleys, h.volley())
+		result, err := f.measureVolleys(ctx, server.pid(), b.volleys, h.newVolley())
 		b.profiles.begin("")
 		if err != nil {
 			return err
 		}
 		result.bytesPerEntry = memory
 		r.ours = append(r.ours, result)
-		if result, err = f.spread(ctx, h, spreadLength); err != nil {
+		if result, err = f.measureSpread(ctx, h, spreadLength); err != nil {
 			return err
 		}
 		r.spread = append(r.spread, result)
 		post := volley{fire: func(ctx context.Context) error {
-			_, err := server.api.ingest(ctx, []event{publish(star, postBody(len(r.post)))})
+			_, err := server.api.ingest(ctx, []event{publishEvent(star, postBody(len(r.post)))})
 			return err
 		}}
 		if result, err = f.measureVolleys(ctx, server.pid(), 1, post); err != nil {
 			return err
 		}
 		r.post = append(r.post, result)
-		if result, err = b.extraSubscription(ctx, server, f); err == nil {
+		if result, err = b.measureExtraSubscription(ctx, server, f); err == nil {
 			r.extra = append(r.extra, result)
 		}
 		return err
@@ -123,9 +123,9 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 	return length, err
 }
 
-// extraSubscription subscribes once more on every socket and measures what that costs.
-func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sample, error) {
-	if err := pause(ctx, b.rest); err != nil {
+// measureExtraSubscription subscribes once more on every socket and measures what that costs.
+func (b *bench) measureExtraSubscription(ctx context.Context, p *program, f *fleet) (sample, error) {
+	if err := pause(ctx, b.memoryWait); err != nil {
 		return sample{}, err
 	}
 	before, beforeErr := residentBytes(p.pid())
@@ -141,7 +141,7 @@ func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sa
 		return sample{}, err
 	}
 	result := sample{rate: float64(len(f.sockets)) / time.Since(begin).Seconds(), cpu: -1, bytesPerEntry: nan}
-	if err := pause(ctx, b.rest); err != nil {
+	if err := pause(ctx, b.memoryWait); err != nil {
 		return sample{}, err
 	}
 	after, afterErr := residentBytes(p.pid())
@@ -151,24 +151,24 @@ func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sa
 	return result, nil
 }
 
-// stockSockets measures one round of stock gqlgen.
-func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
+// measureStockSockets measures one round of stock gqlgen.
+func (b *bench) measureStockSockets(ctx context.Context, r *socketResults) error {
 	peer, err := b.startGqlgen(ctx)
 	if err != nil {
 		return err
 	}
 	defer peer.stop()
-	return b.triggeredSockets(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
+	return b.measureTriggeredSockets(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
 }
 
-// bareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBareWriter.
-func (b *bench) bareSockets(ctx context.Context, into *series, length int, documents ...string) error {
+// measureBareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBareWriter.
+func (b *bench) measureBareSockets(ctx context.Context, into *series, length int, documents ...string) error {
 	writer, err := b.startBareWriter(ctx, length, documents...)
 	if err != nil {
 		return err
 	}
 	defer writer.stop()
-	return b.triggeredSockets(ctx, writer, readFirstFrame, into)
+	return b.measureTriggeredSockets(ctx, writer, readFirstFrame, into)
 }
 
 // watchersDocuments writes the keys of the watchers' documents to a file, which newDocumentReader reads.
@@ -185,8 +185,8 @@ func (b *bench) watchersDocuments() (file string, err error) {
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// triggeredSockets measures one round of a program that sends an event to everybody on POST /trigger, and adds it to into.
-func (b *bench) triggeredSockets(ctx context.Context, p *program, open opening, into *series) error {
+// measureTriggeredSockets measures one round of a program that sends an event to everybody on POST /trigger, and adds it to into.
+func (b *bench) measureTriggeredSockets(ctx context.Context, p *program, open openFunc, into *series) error {
 	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
 		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})
 		result.bytesPerEntry = memory
@@ -196,11 +196,11 @@ func (b *bench) triggeredSockets(ctx context.Context, p *program, open opening, 
 }
 
 func (b *bench) reportSockets(r *socketResults) {
-	count := thousands(int64(b.sockets))
+	count := formatThousands(int64(b.sockets))
 	const stock, bare = "stock gqlgen WebSocket transport", "a bare TCP writer of the same bytes"
 	atOnce := "push: " + count + " sockets, one event each at once"
-	kilobytes := func(s series) string { return figure(s.memory()/1024) + " KB" }
-	micros := func(s series) string { return figure(s.cpu()) + " us" }
+	kilobytes := func(s series) string { return formatFigure(s.memory()/1024) + " KB" }
+	micros := func(s series) string { return formatFigure(s.cpu()) + " us" }
 	p99 := func(s series) float64 { return float64(s.p99()) / float64(time.Millisecond) }
 	b.report.lines = append(b.report.lines,
 		line{
@@ -214,11 +214,11 @@ func (b *bench) reportSockets(r *socketResults) {
 		},
 		line{what: "push: memory of an extra subscription", limit: "-", ours: kilobytes(r.extra), value: r.extra.memory() / 1024, unit: "KB", goal: atMost(1, "<= 1 KB")},
 		line{
-			what: atOnce + ": p99", limit: bare, ours: milliseconds(r.ours.p99()), theirs: milliseconds(r.bare.p99()),
+			what: atOnce + ": p99", limit: bare, ours: formatMilliseconds(r.ours.p99()), theirs: formatMilliseconds(r.bare.p99()),
 			value: ratio(p99(r.ours), p99(r.bare)), unit: "x", goal: atMost(2, "<= 2 x"),
 		},
 		line{
-			what: atOnce + ": events", limit: stock, ours: rateAndCPU(r.ours), theirs: rateAndCPU(r.stock),
+			what: atOnce + ": events", limit: stock, ours: formatRateAndCPU(r.ours), theirs: formatRateAndCPU(r.stock),
 			value: ratio(r.ours.rate(), r.stock.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
 		},
 		line{
@@ -226,7 +226,7 @@ func (b *bench) reportSockets(r *socketResults) {
 			value: ratio(r.ours.cpu(), r.reading.cpu()), unit: "x", goal: atMost(1.5, "<= 1.5 x"),
 		},
 		line{
-			what: "push: " + count + " events spread over 1 s: p99", limit: "-", ours: "p50 " + milliseconds(r.spread.p50()),
+			what: "push: " + count + " events spread over 1 s: p99", limit: "-", ours: "p50 " + formatMilliseconds(r.spread.p50()),
 			value: p99(r.spread), unit: "ms", goal: atMost(50, "<= 50 ms"),
 		})
 	b.report.details = append(b.report.details,

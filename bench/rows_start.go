@@ -28,16 +28,16 @@ func (b *bench) measureStart(ctx context.Context) error {
 func (b *bench) measureBuild(ctx context.Context) error {
 	b.say("start: building from an empty cache, which takes minutes")
 	out := filepath.Join(b.folder, "built")
-	whole, err := buildCold(ctx, b.folder, "-o", out, b.worlds.program)
+	whole, err := buildCold(ctx, b.folder, "-o", out, b.sizes.program)
 	if err != nil {
 		return err
 	}
-	libraries, err := buildCold(ctx, b.folder, b.worlds.libraries...)
+	libraries, err := buildCold(ctx, b.folder, b.sizes.libraries...)
 	if err != nil {
 		return err
 	}
 	b.report.lines = append(b.report.lines, line{
-		what: "go build from an empty cache", limit: "HTTP, the SQL drivers, the libraries for Redis and GraphQL", ours: figure(whole.Seconds()) + " s", theirs: figure(libraries.Seconds()) + " s",
+		what: "go build from an empty cache", limit: "HTTP, the SQL drivers, the libraries for Redis and GraphQL", ours: formatFigure(whole.Seconds()) + " s", theirs: formatFigure(libraries.Seconds()) + " s",
 		value: whole.Seconds(), unit: "s", goal: atMost(90, "<= 90 s"),
 	})
 	return os.RemoveAll(out)
@@ -65,10 +65,10 @@ func buildCold(ctx context.Context, folder string, arguments ...string) (took ti
 
 func (b *bench) measureReady(ctx context.Context) (err error) {
 	l := line{what: "ready with a database of 578,006 follows", limit: "with an empty database", unit: "s", goal: atMost(1, "<= 1 s")}
-	if filepath.Base(b.follows) != goalGraph {
-		l.what, l.goal = "ready with a database of "+filepath.Base(b.follows), goal{}
+	if filepath.Base(b.followsPath) != goalGraph {
+		l.what, l.goal = "ready with a database of "+filepath.Base(b.followsPath), goal{}
 	}
-	if absent, err := b.withoutFollows(l); absent || err != nil {
+	if absent, err := b.reportMissingFollows(l); absent || err != nil {
 		return err
 	}
 	full, err := b.newSite("start", startDatabase)
@@ -81,9 +81,9 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 	}
 	defer func() {
 		ending := context.WithoutCancel(ctx)
-		err = errors.Join(err, full.forget(ending), empty.forget(ending))
+		err = errors.Join(err, full.deleteRedisData(ending), empty.deleteRedisData(ending))
 	}()
-	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.follows, "--both", "--data", filepath.Join(full.folder, "data")); err != nil {
+	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", filepath.Join(full.folder, "data")); err != nil {
 		return err
 	}
 	var with, without []float64
@@ -102,7 +102,7 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 		}
 	}
 	l.value = median(with)
-	l.ours, l.theirs = figure(median(with))+" s", figure(median(without))+" s"
+	l.ours, l.theirs = formatFigure(median(with))+" s", formatFigure(median(without))+" s"
 	b.report.lines = append(b.report.lines, l)
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 // The row of webhooks: it measures reads while posts change all readers' badges. One server sends all changes to a webhook, and another
 // one has no webhook and no change stream. The webhook's receiver answers at once, and shares the processors with the rest.
 const (
-	hookReaders = 400                    // the number of readers, or less in a smaller world
-	hookPosts   = 10                     // a second, each to all of the readers
-	hookEvery   = 100 * time.Millisecond // from one request with posts to the next
+	hookReaders  = 400                    // the number of readers, or fewer with smaller data
+	hookPosts    = 10                     // a second, each to all of the readers
+	hookInterval = 100 * time.Millisecond // from one request with posts to the next
 )
 
 // hookServer is one of the two servers.
@@ -39,7 +39,7 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 	var sites []site
 	defer func() {
 		for _, p := range sites {
-			err = errors.Join(err, p.forget(context.WithoutCancel(ctx)))
+			err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx)))
 		}
 	}()
 	for _, one := range []struct {
@@ -57,7 +57,7 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 			return err
 		}
 		defer server.stop()
-		h := &hookServer{program: server, what: one.what, readers: min(hookReaders, b.worlds.readersOfOne), received: &endpoint.received}
+		h := &hookServer{program: server, what: one.what, readers: min(hookReaders, b.sizes.readersOfOne), received: &endpoint.received}
 		b.say("webhooks: seeding %d readers", h.readers)
 		if err := seedMixed(ctx, server.api, h.readers); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 	if err := servers[1].api.do(ctx, "dev:operator:admin", add, map[string]any{"url": endpoint.url}, &struct{}{}); err != nil {
 		return err
 	}
-	return b.raceWebhooks(ctx, servers)
+	return b.runWebhookRounds(ctx, servers)
 }
 
 // hookEndpoint is the receiver that the events are sent to.
@@ -103,7 +103,7 @@ func (h *hookEndpoint) listen(ctx context.Context) (closeEndpoint func() error, 
 
 // publish publishes hookPosts posts a second until ctx ends.
 func (h *hookServer) publish(ctx context.Context) error {
-	tick := time.NewTicker(hookEvery)
+	tick := time.NewTicker(hookInterval)
 	defer tick.Stop()
 	for {
 		if err := h.publishOnce(context.WithoutCancel(ctx)); err != nil { // a batch in flight is not cancelled
@@ -117,11 +117,11 @@ func (h *hookServer) publish(ctx context.Context) error {
 	}
 }
 
-// publishOnce publishes the posts that are due in one hookEvery.
+// publishOnce publishes the posts that are due in one hookInterval.
 func (h *hookServer) publishOnce(ctx context.Context) error {
-	events := make([]event, int(hookPosts*hookEvery/time.Second))
+	events := make([]event, int(hookPosts*hookInterval/time.Second))
 	for i := range events {
-		events[i] = publish(author(h.posts%followed[0]), postBody(h.posts))
+		events[i] = publishEvent(author(h.posts%followCounts[0]), postBody(h.posts))
 		h.posts++
 	}
 	_, err := h.api.ingest(ctx, events)
@@ -134,7 +134,7 @@ type hookReads struct {
 	without, with series
 }
 
-func (b *bench) raceWebhooks(ctx context.Context, servers []*hookServer) error {
+func (b *bench) runWebhookRounds(ctx context.Context, servers []*hookServer) error {
 	reads := []*hookReads{{name: "badge query", query: badgeQuery}, {name: "home feed page of 20", query: feedQuery}}
 	for round := range b.rounds + 1 { // the first one warms up
 		b.say("webhooks: round %d of %d", round, b.rounds)
@@ -153,7 +153,7 @@ func (b *bench) raceWebhooks(ctx context.Context, servers []*hookServer) error {
 	what := fmt.Sprintf("%d posts a second to %d followers", hookPosts, servers[0].readers)
 	for _, read := range reads {
 		b.report.lines = append(b.report.lines, line{
-			what: what + ", with a webhook: " + read.name, limit: "itself, without", ours: rate(read.with), theirs: rate(read.without),
+			what: what + ", with a webhook: " + read.name, limit: "itself, without", ours: formatRate(read.with), theirs: formatRate(read.without),
 			value: ratio(read.with.rate(), read.without.rate()), unit: "x the rate", goal: atLeast(0.9, ">= 0.9 x"),
 		})
 		b.report.details = append(b.report.details, detail{what: what, who: read.name + " without a webhook", values: read.without},
@@ -167,8 +167,8 @@ func (b *bench) raceWebhooks(ctx context.Context, servers []*hookServer) error {
 func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (sample, error) {
 	// A count ends at 300. Without this it would reach 300 and not change any more.
 	var seen []event
-	for _, key := range readersOf(followed[0], h.readers) {
-		seen = append(seen, does(key, "markHomeFeedSeen", map[string]any{}))
+	for _, key := range readersOf(followCounts[0], h.readers) {
+		seen = append(seen, userEvent(key, "markHomeFeedSeen", map[string]any{}))
 	}
 	if _, err := h.api.ingest(ctx, seen); err != nil {
 		return sample{}, err
@@ -177,11 +177,11 @@ func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (samp
 		return sample{}, err
 	}
 	before := h.received.Load()
-	result, err := b.loadDuring(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followed[0], h.readers))), h.publish)
+	result, err := b.loadDuring(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followCounts[0], h.readers))), h.publish)
 	for end := time.Now().Add(answerLimit); err == nil && h.what == "with" && h.received.Load() == before; {
 		// After a short turn a count may be what it was before the feed was seen: then no event is sent. Another post changes the
 		// count.
-		if err = errors.Join(h.publishOnce(ctx), pause(ctx, hookEvery)); err == nil && time.Now().After(end) {
+		if err = errors.Join(h.publishOnce(ctx), pause(ctx, hookInterval)); err == nil && time.Now().After(end) {
 			err = errors.New("no event came")
 		}
 	}

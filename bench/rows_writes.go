@@ -20,7 +20,7 @@ import (
 // The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, compared with a bare commit on
 // the same engine. A bare commit is one SQL row, inserted by a statement that is a whole transaction.
 const (
-	writer      = "writer"              // the user who sends the mutations
+	writerKey   = "writer"              // the user who sends the mutations
 	writesPause = 20 * time.Millisecond // before each single write, so that the jobs of the last one are done
 )
 
@@ -30,7 +30,7 @@ type sqlEngine struct {
 	events    float64 // a second, that ingest should take: the goal
 	site      site
 	arguments []string // of a server on it
-	// driver and bare are the arguments of openBare for the database of the bare commits.
+	// driver and bare are the arguments of openBareDatabase for the database of the bare commits.
 	driver, bare string
 	// store is the address of Tidings' own database, as the driver takes it. newTwin makes an empty one for insertFloor.
 	store   string
@@ -44,11 +44,11 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	if sqlite.site, err = b.newSite("writes-sqlite", sqliteDatabase); err != nil {
 		return err
 	}
-	sqlite.driver, sqlite.bare, sqlite.store, sqlite.newTwin = "sqlite", filepath.Join(sqlite.site.folder, "bare.db"), sqlite.site.file(), newFiles(sqlite.site.folder)
-	if err := b.writesOn(ctx, sqlite, nil); err != nil {
+	sqlite.driver, sqlite.bare, sqlite.store, sqlite.newTwin = "sqlite", filepath.Join(sqlite.site.folder, "bare.db"), sqlite.site.databasePath(), newFiles(sqlite.site.folder)
+	if err := b.measureEngine(ctx, sqlite, nil); err != nil {
 		return err
 	}
-	server, err := sqltest.NewDurable()
+	server, err := sqltest.NewDurableServer()
 	if err != nil {
 		b.report.lines = append(b.report.lines, line{what: "ingest of mixed events, PostgreSQL", limit: "-", whyAbsent: err.Error()})
 		return nil
@@ -73,37 +73,37 @@ func (b *bench) measureWrites(ctx context.Context) error {
 		return err
 	}
 	postgres.driver, postgres.bare = "pgx", url
-	return b.writesOn(ctx, postgres, b.measureTwoNodes)
+	return b.measureEngine(ctx, postgres, b.measureTwoNodes)
 }
 
-// writesOn measures one engine. Then it calls more with the engine and its server, unless more is nil.
-func (b *bench) writesOn(ctx context.Context, engine sqlEngine, more func(context.Context, sqlEngine, *program) error) (err error) {
-	defer func() { err = errors.Join(err, engine.site.forget(context.WithoutCancel(ctx))) }()
+// measureEngine measures one engine. Then it calls more with the engine and its server, unless more is nil.
+func (b *bench) measureEngine(ctx context.Context, engine sqlEngine, more func(context.Context, sqlEngine, *program) error) (err error) {
+	defer func() { err = errors.Join(err, engine.site.deleteRedisData(context.WithoutCancel(ctx))) }()
 	server, err := engine.site.start(ctx, engine.arguments...)
 	if err != nil {
 		return err
 	}
 	defer server.stop()
-	if err := b.raceWrites(ctx, server, engine); err != nil || more == nil {
+	if err := b.runWriteRounds(ctx, server, engine); err != nil || more == nil {
 		return err
 	}
 	return more(ctx, engine, server)
 }
 
-func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngine) error {
-	size := b.worlds.burst
+func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlEngine) error {
+	size := b.sizes.burstSize
 	people := size / 10
-	b.say("writes: seeding %s people on %s", thousands(int64(people)), engine.name)
+	b.say("writes: seeding %s people on %s", formatThousands(int64(people)), engine.name)
 	posts, err := seedBurst(ctx, server.api, people, 0)
 	if err != nil {
 		return err
 	}
-	bare, err := openBare(engine.driver, engine.bare)
+	bare, err := openBareDatabase(engine.driver, engine.bare)
 	if err != nil {
 		return err
 	}
 	defer bare.Close()
-	if err := createBare(ctx, bare); err != nil {
+	if err := createBareTable(ctx, bare); err != nil {
 		return err
 	}
 	floor, err := startBareServer(ctx, engine.site.folder, bareWrites, engine.driver, engine.bare)
@@ -139,7 +139,7 @@ func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngin
 		if err := errors.Join(inserts.end(ctx, size), inserts.round(ctx)); err != nil {
 			return err
 		}
-		if err := singles.round(ctx, b.worlds.publications/2); err != nil {
+		if err := singles.round(ctx, b.sizes.publications/2); err != nil {
 			return err
 		}
 		if err := server.api.waitForJobs(ctx); err != nil {
@@ -153,7 +153,7 @@ func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngin
 func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, done series, inserts *insertFloor) {
 	ingest := "ingest of mixed events, " + engine.name
 	b.report.lines = append(b.report.lines, line{
-		what: ingest, limit: "-", ours: rate(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+thousands(int64(engine.events))+" a second"),
+		what: ingest, limit: "-", ours: formatRate(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+formatThousands(int64(engine.events))+" a second"),
 	}, inserts.line(ingest, taken))
 	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done},
 		detail{what: ingest, who: whoInserts, values: inserts.values})
@@ -171,7 +171,7 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 // line compares the median of a kind with the median of the kind floor.
 func (w *singleWrites) line(kind, floor int, what, limit string, g goal) line {
 	ours, theirs := w.values[kind].p50(), w.values[floor].p50()
-	return line{what: what, limit: limit, ours: milliseconds(ours), theirs: milliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
+	return line{what: what, limit: limit, ours: formatMilliseconds(ours), theirs: formatMilliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
 }
 
 // The kinds of single writes. A round takes them in turn, one write after the other.
@@ -214,10 +214,10 @@ type singleWrites struct {
 	values        []series     // by kind
 }
 
-// newSingleWrites creates the user writer with a conversation, and opens the connections of singleWrites.
+// newSingleWrites creates the user of writerKey with a conversation, and opens the connections of singleWrites.
 func newSingleWrites(ctx context.Context, server *program, floor string, bare *database.DB, posts []string) (*singleWrites, error) {
 	ids, err := server.api.ingest(ctx, []event{
-		does(writer, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPerson(0)}}),
+		userEvent(writerKey, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPerson(0)}}),
 	})
 	if err != nil {
 		return nil, err
@@ -229,8 +229,8 @@ func newSingleWrites(ctx context.Context, server *program, floor string, bare *d
 	return w, err
 }
 
-// createBare makes the table of the bare commits.
-func createBare(ctx context.Context, bare *database.DB) error {
+// createBareTable makes the table of the bare commits.
+func createBareTable(ctx context.Context, bare *database.DB) error {
 	_, err := bare.ExecContext(ctx, `CREATE TABLE bare (number BIGINT PRIMARY KEY, who BIGINT NOT NULL, body TEXT NOT NULL)`)
 	return err
 }
@@ -259,7 +259,7 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 				return err
 			}
 			w.sent++
-			write, err := w.write(kind)
+			write, err := w.nextWrite(kind)
 			if err != nil {
 				return err
 			}
@@ -277,27 +277,27 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 	return nil
 }
 
-// write returns a function that makes the next write of a kind.
-func (w *singleWrites) write(kind int) (func(context.Context) error, error) {
+// nextWrite returns a function that makes the next write of a kind.
+func (w *singleWrites) nextWrite(kind int) (func(context.Context) error, error) {
 	asked, body := w.server, ""
 	switch kind {
 	case bareCommit:
 		number := w.sent
-		return func(ctx context.Context) error { return insertBare(ctx, w.bare, number) }, nil
+		return func(ctx context.Context) error { return insertBareRow(ctx, w.bare, number) }, nil
 	case askedCommit:
 		asked, body = w.floor, strconv.Itoa(w.sent)
 	default:
 		var err error
-		if body, err = w.mutation(kind); err != nil {
+		if body, err = w.nextMutation(kind); err != nil {
 			return nil, err
 		}
 	}
-	request := newTarget(asked.address, 0, body, []string{"dev:" + writer}).requests[0]
+	request := newTarget(asked.address, 0, body, []string{"dev:" + writerKey}).requests[0]
 	return func(ctx context.Context) error { return asked.exchange(ctx, request) }, nil
 }
 
-// mutation returns the text of the next mutation of a kind.
-func (w *singleWrites) mutation(kind int) (string, error) {
+// nextMutation returns the text of the next mutation of a kind.
+func (w *singleWrites) nextMutation(kind int) (string, error) {
 	switch kind {
 	case singleLike:
 		if len(w.posts) == 0 {
@@ -340,7 +340,7 @@ func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *pr
 		return err
 	}
 	defer second.stop()
-	pairs := b.worlds.publications
+	pairs := b.sizes.publications
 	if _, err := seedBurst(ctx, first.api, 0, pairs); err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *pr
 	const what = "a show's start at one of two nodes, until the push at the other one: p50"
 	same, there := values[0], values[1]
 	b.report.lines = append(b.report.lines, line{
-		what: what, limit: "at the same one: " + milliseconds(same.p50()), ours: "p99 " + milliseconds(there.p99()),
+		what: what, limit: "at the same one: " + formatMilliseconds(same.p50()), ours: "p99 " + formatMilliseconds(there.p99()),
 		value: float64(there.p50()) / float64(time.Millisecond), unit: "ms", goal: atMost(100, "<= 100 ms: by hint, and not by the poll of 500 ms"),
 	})
 	b.report.details = append(b.report.details, detail{what: what, who: "sockets at the same node", values: same}, detail{what: what, who: "sockets at the other node", values: there})
@@ -380,7 +380,7 @@ func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *pr
 func startShows(ctx context.Context, a *api, followers *fleet, started int) ([]time.Duration, error) {
 	planned := make([]event, len(followers.sockets))
 	for i := range planned {
-		planned[i] = does(burstAuthor(i), "scheduleShow", map[string]any{"title": "Harbour at night", "plannedAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+		planned[i] = userEvent(burstAuthor(i), "scheduleShow", map[string]any{"title": "Harbour at night", "plannedAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 	}
 	shows, err := a.ingest(ctx, planned)
 	if err == nil {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// listener is a server that answers every request with data, and keeps what it was asked.
-type listener struct {
+// queryRecorder is a server that answers every request with data, and keeps what it was asked.
+type queryRecorder struct {
 	mu      sync.Mutex
 	queries []string
 	answer  string
 }
 
-func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *queryRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request struct{ Query string }
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.Header.Get("Authorization") != "Bearer dev:"+writer {
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.Header.Get("Authorization") != "Bearer dev:"+writerKey {
 		http.Error(w, "not what the writer sends", http.StatusBadRequest)
 		return
 	}
@@ -32,8 +32,8 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(l.answer)) // the client notices if the answer is missing
 }
 
-// singlesOf returns singleWrites that write to a listener in place of the server, and to a new database for the bare commits.
-func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
+// singlesOf returns singleWrites that write to a queryRecorder in place of the server, and to a new database for the bare commits.
+func singlesOf(t *testing.T, heard *queryRecorder, posts ...string) *singleWrites {
 	t.Helper()
 	server := httptest.NewServer(heard)
 	t.Cleanup(server.Close)
@@ -42,7 +42,7 @@ func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bare.Close() })
-	if err := createBare(t.Context(), bare); err != nil {
+	if err := createBareTable(t.Context(), bare); err != nil {
 		t.Fatal(err)
 	}
 	floor := httptest.NewServer(answerWrites(bare))
@@ -58,7 +58,7 @@ func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
 
 // The kinds of writes take turns, no two writes are the same, and each write is timed.
 func TestSingleWritesTakeTurns(t *testing.T) {
-	heard := &listener{answer: `{"data":{"done":true}}`}
+	heard := &queryRecorder{answer: `{"data":{"done":true}}`}
 	singles := singlesOf(t, heard, "post:1", "post:2", "post:3")
 	for range 2 {
 		if err := singles.round(t.Context(), 1); err != nil {
@@ -90,17 +90,17 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 
 // A round ends with an error when a mutation is refused, when no post is left to like, and when the context ends.
 func TestSingleWritesThatFail(t *testing.T) {
-	refused := singlesOf(t, &listener{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
+	refused := singlesOf(t, &queryRecorder{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
 	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleWriteNames[singleLike]) {
 		t.Errorf("a mutation that was refused: %v", err)
 	}
-	without := singlesOf(t, &listener{answer: `{"data":{}}`}, "post:1")
+	without := singlesOf(t, &queryRecorder{answer: `{"data":{}}`}, "post:1")
 	if err := without.round(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "every post is liked") {
 		t.Errorf("more likes than posts: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := singlesOf(t, &listener{answer: `{"data":{}}`}, "post:1").round(ended, 1); err == nil {
+	if err := singlesOf(t, &queryRecorder{answer: `{"data":{}}`}, "post:1").round(ended, 1); err == nil {
 		t.Error("a round that was ended goes on")
 	}
 }

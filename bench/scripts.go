@@ -16,9 +16,9 @@ import (
 
 // Redis keeps a log of slow calls. It is read after each row, because the calls of the next row could displace its entries.
 const (
-	slowFrom = 200 * time.Microsecond // a call that took less is not listed
-	slowKept = 50_000                 // how many calls Redis keeps between two readings
-	slowGoal = time.Millisecond       // the goal: every call of a script takes less
+	slowFrom       = 200 * time.Microsecond // a call that took less is not listed
+	slowKept       = 50_000                 // how many calls Redis keeps between two readings
+	scriptTimeGoal = time.Millisecond       // the goal: every call of a script takes less
 )
 
 // scriptTime has the times of one script in the log.
@@ -73,7 +73,7 @@ func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
 	for _, entry := range entries {
 		if len(entry.Args) > 0 && slices.Contains(plainCommands, strings.ToLower(entry.Args[0])) {
 			s.plain = max(s.plain, entry.Duration)
-			if entry.Duration >= slowGoal {
+			if entry.Duration >= scriptTimeGoal {
 				s.plainOver++
 			}
 		}
@@ -83,7 +83,7 @@ func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
 		}
 		time := s.names[name]
 		time.slowest = max(time.slowest, entry.Duration)
-		if entry.Duration >= slowGoal {
+		if entry.Duration >= scriptTimeGoal {
 			time.over++
 		}
 		s.names[name] = time
@@ -115,11 +115,11 @@ func (s *scriptTimes) list() (rows []string) {
 		return cmp.Or(cmp.Compare(s.names[b].slowest, s.names[a].slowest), strings.Compare(a, b))
 	})
 	for _, name := range names {
-		row := name + ": under " + milliseconds(slowFrom)
+		row := name + ": under " + formatMilliseconds(slowFrom)
 		if time := s.names[name]; time.slowest > 0 {
-			row = fmt.Sprintf("%s: %s", name, milliseconds(time.slowest))
+			row = fmt.Sprintf("%s: %s", name, formatMilliseconds(time.slowest))
 			if time.over > 0 {
-				row += fmt.Sprintf(" (%d beyond %s)", time.over, milliseconds(slowGoal))
+				row += fmt.Sprintf(" (%d beyond %s)", time.over, formatMilliseconds(scriptTimeGoal))
 			}
 		}
 		rows = append(rows, row)
@@ -137,13 +137,13 @@ func (b *bench) reportScripts() {
 	}
 	name, longest, over := b.scripts.slowest()
 	l.value = float64(longest) / float64(time.Millisecond)
-	l.ours = fmt.Sprintf("%s; %d of %s calls beyond it", cmp.Or(name, "none over "+milliseconds(slowFrom)), over, thousands(int64(b.scripts.calls)))
-	l.theirs = "under " + milliseconds(slowFrom)
+	l.ours = fmt.Sprintf("%s; %d of %s calls beyond it", cmp.Or(name, "none over "+formatMilliseconds(slowFrom)), over, formatThousands(int64(b.scripts.calls)))
+	l.theirs = "under " + formatMilliseconds(slowFrom)
 	if b.scripts.plain > 0 {
-		l.theirs = milliseconds(b.scripts.plain)
+		l.theirs = formatMilliseconds(b.scripts.plain)
 	}
 	b.report.lines = append(b.report.lines, l, b.scripts.interruptions(over))
-	b.report.scripts = b.scripts.list()
+	b.report.scriptLines = b.scripts.list()
 	if b.scripts.full {
 		b.report.notes = append(b.report.notes, "Redis' list of slow calls was full once: some may be missing from the scripts' times.")
 	}

@@ -53,8 +53,8 @@ func TestReportScripts(t *testing.T) {
 	b.scripts.calls, b.scripts.full, b.scripts.plain = 12_000, true, 3*time.Millisecond
 	b.reportScripts()
 	got := b.report.lines[1]
-	if got.value != 1.5 || got.theirs != "3.00 ms" || got.ours != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scripts) != 1 || len(b.report.notes) != 1 {
-		t.Errorf("%+v, %q, %q", got, b.report.scripts, b.report.notes)
+	if got.value != 1.5 || got.theirs != "3.00 ms" || got.ours != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scriptLines) != 1 || len(b.report.notes) != 1 {
+		t.Errorf("%+v, %q, %q", got, b.report.scriptLines, b.report.notes)
 	}
 	b = &bench{report: &report{}}
 	b.scripts.add(nil, map[string]string{"aa": "add"})

@@ -14,14 +14,14 @@ import (
 
 // The data of most rows: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow one user, the star.
 const (
-	unread   = 50 // posts that count for every reader
-	likes    = 3  // posts of each reader that were liked
-	oldPosts = 2  // posts of each of the first 200 authors from before they had followers
-	pageSize = 20 // entries of a page
+	unreadPosts = 50 // posts that count for every reader
+	likedPosts  = 3  // posts of each reader that were liked
+	oldPosts    = 2  // posts of each of the first 200 authors from before they had followers
+	pageSize    = 20 // entries of a page
 )
 
-// followed are the numbers of people that readers follow.
-var followed = []int{10, 200, 2000}
+// followCounts are the numbers of people that readers follow.
+var followCounts = []int{10, 200, 2000}
 
 // author returns the key of the i-th author; reader and watcher do the same for readers and watchers.
 func author(i int) string          { return "author-" + strconv.Itoa(i) }
@@ -31,16 +31,16 @@ func watcher(i int) string         { return "watcher-" + strconv.Itoa(i) }
 // star is the key of the user whom all watchers follow.
 const star = "star"
 
-// seed fills a fresh server through its public API. readers is the number of readers for each number in followed.
+// seed fills a fresh server through its public API. readers is the number of readers for each number in followCounts.
 func seed(ctx context.Context, a *api, readers, watchers int, say func(string, ...any)) error {
-	most := followed[len(followed)-1]
+	most := followCounts[len(followCounts)-1]
 	var events []event
 	for i := range most {
-		events = append(events, profile(author(i), "Author "+strconv.Itoa(i)))
+		events = append(events, profileEvent(author(i), "Author "+strconv.Itoa(i)))
 	}
 	for turn := range oldPosts {
-		for i := range followed[1] {
-			events = append(events, publish(author(i), postBody(turn*followed[1]+i)))
+		for i := range followCounts[1] {
+			events = append(events, publishEvent(author(i), postBody(turn*followCounts[1]+i)))
 		}
 	}
 	say("seeding %d authors and their posts", most)
@@ -48,15 +48,15 @@ func seed(ctx context.Context, a *api, readers, watchers int, say func(string, .
 		return err
 	}
 	events = nil
-	for _, follows := range followed {
+	for _, follows := range followCounts {
 		for r := range readers {
 			for i := range follows {
-				events = append(events, follow(reader(follows, r), author(i)))
+				events = append(events, followEvent(reader(follows, r), author(i)))
 			}
 		}
 	}
 	for i := range watchers {
-		events = append(events, follow(watcher(i), star))
+		events = append(events, followEvent(watcher(i), star))
 	}
 	say("seeding %d follows", len(events))
 	if _, err := a.ingest(ctx, events); err != nil {
@@ -65,7 +65,7 @@ func seed(ctx context.Context, a *api, readers, watchers int, say func(string, .
 	if err := a.waitForJobs(ctx); err != nil {
 		return err
 	}
-	say("seeding what is new: %d posts, %d likes for each reader", unread, likes)
+	say("seeding what is new: %d posts, %d likes for each reader", unreadPosts, likedPosts)
 	return seedNews(ctx, a, readers)
 }
 
@@ -77,8 +77,8 @@ func seedNews(ctx context.Context, a *api, readers int) error {
 	}
 	var events []event
 	for _, key := range allReaders(readers) {
-		for i := range likes {
-			events = append(events, publish(key, "A post of my own, number "+strconv.Itoa(i)))
+		for i := range likedPosts {
+			events = append(events, publishEvent(key, "A post of my own, number "+strconv.Itoa(i)))
 		}
 	}
 	posts, err := a.ingest(ctx, events)
@@ -87,10 +87,10 @@ func seedNews(ctx context.Context, a *api, readers int) error {
 	}
 	events = nil
 	for _, post := range posts {
-		events = append(events, like(author(0), post))
+		events = append(events, likeEvent(author(0), post))
 	}
-	for i := range unread {
-		events = append(events, publish(author(i%followed[0]), postBody(i)))
+	for i := range unreadPosts {
+		events = append(events, publishEvent(author(i%followCounts[0]), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -115,9 +115,9 @@ func checkSeeded(ctx context.Context, a *api, keys []string) error {
 			return fmt.Errorf("user %s: %w", key, err)
 		}
 		badges := data.Viewer.Badges
-		if got := len(data.Viewer.HomeFeed.Edges); badges.HomeFeed.Value != unread || badges.Notifications.Like.Value != likes || got != pageSize {
+		if got := len(data.Viewer.HomeFeed.Edges); badges.HomeFeed.Value != unreadPosts || badges.Notifications.Like.Value != likedPosts || got != pageSize {
 			return fmt.Errorf("user %s has %d new posts, %d likes and a page of %d; seeded were %d, %d and %d",
-				key, badges.HomeFeed.Value, badges.Notifications.Like.Value, got, unread, likes, pageSize)
+				key, badges.HomeFeed.Value, badges.Notifications.Like.Value, got, unreadPosts, likedPosts, pageSize)
 		}
 	}
 	return nil
@@ -128,9 +128,9 @@ func postBody(i int) string {
 	return fmt.Sprintf("Number %d. Today the ferry left late, the harbour was full of boats, and nobody on the pier could say when the next one would come back.", i)
 }
 
-// allReaders returns the keys of all readers, if there are so many for each number in followed.
+// allReaders returns the keys of all readers, if there are so many for each number in followCounts.
 func allReaders(readers int) (keys []string) {
-	for _, follows := range followed {
+	for _, follows := range followCounts {
 		keys = append(keys, readersOf(follows, readers)...)
 	}
 	return keys
@@ -165,8 +165,8 @@ func visit(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// look reads users by their IDs, a hundred at a time, so that the server copies their profiles to Redis.
-func look(ctx context.Context, a *api, keys []string) error {
+// readUsers reads users by their IDs, a hundred at a time, so that the server copies their profiles to Redis.
+func readUsers(ctx context.Context, a *api, keys []string) error {
 	for len(keys) > 0 {
 		part := keys[:min(100, len(keys))]
 		keys = keys[len(part):]

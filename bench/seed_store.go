@@ -26,7 +26,7 @@ func memberToken(i int) string { return "dev:" + member(i+1) }
 
 // seedUsers makes a database of that many users who were all active today and have read everything.
 func seedUsers(ctx context.Context, file string, users int) error {
-	return inStore(ctx, file, func(tx *database.Tx) error {
+	return writeStore(ctx, file, func(tx *database.Tx) error {
 		const counted = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)`
 		now := time.Now().UnixMicro()
 		return execAll(ctx, tx, []write{
@@ -43,7 +43,7 @@ const unreadEach = 3
 // seedConversations puts readers into conversations with another user, talker, who has sent unreadEach messages in each. Every second
 // conversation is counted when badges are read, the others when a message is sent.
 func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
-	return inStore(ctx, file, func(tx *database.Tx) error {
+	return writeStore(ctx, file, func(tx *database.Tx) error {
 		now := time.Now().UnixMicro()
 		var last int
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'conversations'`).Scan(&last); err != nil {
@@ -88,8 +88,8 @@ func execAll(ctx context.Context, tx *database.Tx, writes []write) error {
 	return nil
 }
 
-// inStore opens a database that no server has open, brings its tables up to date, and writes in one transaction.
-func inStore(ctx context.Context, file string, write func(*database.Tx) error) error {
+// writeStore opens a database that no server has open, brings its tables up to date, and writes in one transaction.
+func writeStore(ctx context.Context, file string, write func(*database.Tx) error) error {
 	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return err

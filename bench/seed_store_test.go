@@ -96,7 +96,7 @@ func TestSeedingWhereNoFileCanBe(t *testing.T) {
 	}
 }
 
-func TestSites(t *testing.T) {
+func TestASiteDeletesOnlyItsOwnRedisData(t *testing.T) {
 	engine, client := hotRedis(t)
 	b := &bench{folder: t.TempDir(), redisURL: "redis://" + engine.Addr()}
 	p, err := b.newSite("row", 3)
@@ -110,7 +110,7 @@ func TestSites(t *testing.T) {
 	defer own.Close()
 	for _, one := range []func() error{
 		func() error { return own.Set(t.Context(), "mine", "1", 0).Err() }, func() error { return client.Set(t.Context(), "theirs", "1", 0).Err() },
-		func() error { return p.forget(t.Context()) },
+		func() error { return p.deleteRedisData(t.Context()) },
 	} {
 		if err := one(); err != nil {
 			t.Fatal(err)
@@ -119,10 +119,10 @@ func TestSites(t *testing.T) {
 	if engine.DB(3).Exists("mine") || !engine.Exists("theirs") {
 		t.Error("a site forgets what is its own, and nothing else")
 	}
-	if home := b.site(); home.file() == p.file() || home.node == p.node {
+	if home := b.site(); home.databasePath() == p.databasePath() || home.node == p.node {
 		t.Errorf("two places are one: %+v, %+v", home, p)
 	}
-	if err := seedUsers(t.Context(), p.file(), 3); err != nil {
+	if err := seedUsers(t.Context(), p.databasePath(), 3); err != nil {
 		t.Errorf("the folder of a site takes a database: %v", err)
 	}
 }

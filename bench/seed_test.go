@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet is for the parameter say of seed. It prints nothing.
-func quiet(string, ...any) {}
+// sayNothing is for the parameter say of seed. It prints nothing.
+func sayNothing(string, ...any) {}
 
-// world is a server that counts the events that it gets.
-type world struct {
+// countingServer is a server that counts the events that it gets.
+type countingServer struct {
 	done     map[string]int // kind of event -> how many
 	follows  map[string]int // follower -> how many followees
 	visited  map[string]int // token -> how many queries
@@ -23,7 +23,7 @@ type world struct {
 }
 
 // answer counts the events of a request, or answers a query.
-func (w *world) answer(q question) string {
+func (w *countingServer) answer(q question) string {
 	for _, e := range q.Variables.Events {
 		do, _ := e["do"].(map[string]any)
 		for kind := range do {
@@ -43,17 +43,17 @@ func (w *world) answer(q question) string {
 	return w.answered
 }
 
-func newWorld(answered string) *world {
-	return &world{done: map[string]int{}, follows: map[string]int{}, visited: map[string]int{}, answered: answered}
+func newCountingServer(answered string) *countingServer {
+	return &countingServer{done: map[string]int{}, follows: map[string]int{}, visited: map[string]int{}, answered: answered}
 }
 
 func TestSeed(t *testing.T) {
-	w := newWorld(`{"data":{"viewer":{}}}`)
-	if err := seed(t.Context(), stubAPI(t, w.answer), 2, 30, quiet); err != nil {
+	w := newCountingServer(`{"data":{"viewer":{}}}`)
+	if err := seed(t.Context(), stubAPI(t, w.answer), 2, 30, sayNothing); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{
-		"setProfile": 2000, "follow": 2*(10+200+2000) + 30, "publishPost": oldPosts*200 + unread + 6*likes, "likePost": 6 * likes,
+		"setProfile": 2000, "follow": 2*(10+200+2000) + 30, "publishPost": oldPosts*200 + unreadPosts + 6*likedPosts, "likePost": 6 * likedPosts,
 	}
 	if fmt.Sprint(w.done) != fmt.Sprint(want) {
 		t.Errorf("seeded %v, want %v", w.done, want)
@@ -71,7 +71,7 @@ func TestSeed(t *testing.T) {
 func TestSeedEndsWithTheFirstError(t *testing.T) {
 	asked := 0
 	a := stubAPI(t, func(question) string { asked++; return `{"errors":[{"message":"full"}]}` })
-	if err := seed(t.Context(), a, 1, 1, quiet); err == nil || asked != 1 {
+	if err := seed(t.Context(), a, 1, 1, sayNothing); err == nil || asked != 1 {
 		t.Errorf("%d questions, %v", asked, err)
 	}
 }
@@ -82,14 +82,14 @@ func TestCheckSeeded(t *testing.T) {
 			posts, likes, strings.TrimSuffix(strings.Repeat(`{"cursor":"x"},`, edges), ","))
 	}
 	check := func(text string) error {
-		return checkSeeded(t.Context(), stubAPI(t, newWorld(text).answer), []string{"reader-10-0"})
+		return checkSeeded(t.Context(), stubAPI(t, newCountingServer(text).answer), []string{"reader-10-0"})
 	}
-	if err := check(answer(unread, likes, pageSize)); err != nil {
+	if err := check(answer(unreadPosts, likedPosts, pageSize)); err != nil {
 		t.Error(err)
 	}
-	for _, text := range []string{answer(0, likes, pageSize), answer(unread, 0, pageSize), answer(unread, likes, 0), `{"errors":[{"message":"no"}]}`} {
+	for _, text := range []string{answer(0, likedPosts, pageSize), answer(unreadPosts, 0, pageSize), answer(unreadPosts, likedPosts, 0), `{"errors":[{"message":"no"}]}`} {
 		if err := check(text); err == nil {
-			t.Errorf("%.100s is taken for the seeded world", text)
+			t.Errorf("%.100s is taken for the seeded data", text)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestLookReadsEveryUser(t *testing.T) {
 	for i := range 250 {
 		keys = append(keys, watcher(i))
 	}
-	if err := look(t.Context(), a, keys); err != nil || len(seen) != 250 || !seen["user:watcher-249"] {
+	if err := readUsers(t.Context(), a, keys); err != nil || len(seen) != 250 || !seen["user:watcher-249"] {
 		t.Errorf("%d users, %v", len(seen), err)
 	}
 }

@@ -53,11 +53,11 @@ type socket struct {
 	eventAt atomic.Int64 // the time of the first event after expect, in ns after the fleet's origin; 0 if there is none
 }
 
-// opening subscribes socket number i. It returns when it has read the first event.
-type opening func(s *socket, i int) error
+// openFunc subscribes socket number i. It returns when it has read the first event.
+type openFunc func(s *socket, i int) error
 
 // openFleet opens n sockets to an address, subscribes each with open, and starts to read their events.
-func openFleet(ctx context.Context, address string, n int, open opening) (*fleet, error) {
+func openFleet(ctx context.Context, address string, n int, open openFunc) (*fleet, error) {
 	f := &fleet{origin: time.Now(), sockets: make([]*socket, n)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -86,7 +86,7 @@ func openFleet(ctx context.Context, address string, n int, open opening) (*fleet
 }
 
 // open opens and subscribes socket number i.
-func (f *fleet) open(ctx context.Context, address string, i int, open opening) error {
+func (f *fleet) open(ctx context.Context, address string, i int, open openFunc) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(sourceAddresses[i%len(sourceAddresses)])}, KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *socket) read() {
 // handleFrames handles frames until the connection or the subscription ends, and returns why it ended.
 func (s *socket) handleFrames() error {
 	for {
-		opcode, payload, err := s.next()
+		opcode, payload, err := s.readFrame()
 		if err != nil {
 			return err
 		}
@@ -184,8 +184,8 @@ func (s *socket) handleFrames() error {
 	}
 }
 
-// next reads one frame; the payload is good until the next call.
-func (s *socket) next() (opcode byte, payload []byte, err error) {
+// readFrame reads one frame; the payload is good until the next call.
+func (s *socket) readFrame() (opcode byte, payload []byte, err error) {
 	s.filled = copy(s.buffer, s.buffer[s.taken:s.filled])
 	s.taken = 0
 	for {
@@ -256,14 +256,14 @@ func (s *socket) write(opcode byte, payload []byte) error {
 	return err
 }
 
-// subscribe returns an opening that opens graphql-transport-ws with the token of the socket, subscribes to the badges and reads the
+// subscribe returns an openFunc that opens graphql-transport-ws with the token of the socket, subscribes to the badges and reads the
 // first state.
-func subscribe(address string, token func(i int) string) opening {
+func subscribe(address string, token func(i int) string) openFunc {
 	return subscribeTo(address, badgeSubscription, token)
 }
 
 // subscribeTo is like subscribe, for any subscription.
-func subscribeTo(address, subscription string, token func(i int) string) opening {
+func subscribeTo(address, subscription string, token func(i int) string) openFunc {
 	const messageLimit = 8
 	return func(s *socket, i int) error {
 		if err := s.upgrade(address); err != nil {
@@ -273,7 +273,7 @@ func subscribeTo(address, subscription string, token func(i int) string) opening
 			return err
 		}
 		for range messageLimit {
-			opcode, payload, err := s.next()
+			opcode, payload, err := s.readFrame()
 			switch {
 			case err != nil:
 				return err

@@ -64,7 +64,7 @@ func TestNextReadsFragmentedFrames(t *testing.T) {
 				}
 			}()
 			for i, text := range want {
-				opcode, payload, err := s.next()
+				opcode, payload, err := s.readFrame()
 				if err != nil || opcode != opText || string(payload) != text {
 					t.Fatalf("frame %d: %d %.20q %v", i, opcode, payload, err)
 				}
@@ -76,13 +76,13 @@ func TestNextReadsFragmentedFrames(t *testing.T) {
 func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
 	s, server := socketOf(t)
 	go func() { _, _ = server.Write([]byte{0x81, 127, 0, 0, 0, 0, 0x7f, 0, 0, 0}) }()
-	if _, _, err := s.next(); err == nil || !strings.Contains(err.Error(), "a frame of") {
+	if _, _, err := s.readFrame(); err == nil || !strings.Contains(err.Error(), "a frame of") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// talker is a server of graphql-transport-ws that sends the messages of a test.
-type talker struct {
+// subscriptionServer is a server of graphql-transport-ws that sends the messages of a test.
+type subscriptionServer struct {
 	refuse   bool     // refuse all connections
 	messages []string // its answers to a subscription
 	mu       sync.Mutex
@@ -91,7 +91,7 @@ type talker struct {
 	pongs    chan string     // what was answered to pings
 }
 
-func (k *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *subscriptionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if k.refuse {
 		http.Error(w, "no", http.StatusForbidden)
 		return
@@ -132,14 +132,14 @@ func (k *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // count returns the number of connections that have sent a token.
-func (k *talker) count() int {
+func (k *subscriptionServer) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.conns)
 }
 
 // writeAll writes a message to every connection. kind is a message type of the package websocket.
-func (k *talker) writeAll(kind int, text string) {
+func (k *subscriptionServer) writeAll(kind int, text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, conn := range k.conns {
@@ -150,8 +150,8 @@ func (k *talker) writeAll(kind int, text string) {
 // nextMessage is an event of the subscription.
 const nextMessage = `{"id":"1","type":"next","payload":{"data":{}}}`
 
-// talkerFleet starts a talker and opens a fleet of n sockets to it.
-func talkerFleet(t *testing.T, k *talker, n int) (*fleet, error) {
+// openServerFleet starts the server and opens a fleet of n sockets to it.
+func openServerFleet(t *testing.T, k *subscriptionServer, n int) (*fleet, error) {
 	t.Helper()
 	k.tokens, k.pongs = map[string]bool{}, make(chan string, 100)
 	if k.messages == nil {
@@ -165,8 +165,8 @@ func talkerFleet(t *testing.T, k *talker, n int) (*fleet, error) {
 	return f, err
 }
 
-// within fails the test if the channel is not closed within 10 s.
-func within(t *testing.T, done <-chan struct{}) {
+// waitForClose fails the test if the channel is not closed within 10 s.
+func waitForClose(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
@@ -176,8 +176,8 @@ func within(t *testing.T, done <-chan struct{}) {
 }
 
 func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
-	k := &talker{}
-	f, err := talkerFleet(t, k, 10)
+	k := &subscriptionServer{}
+	f, err := openServerFleet(t, k, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 		start := f.now()
 		k.writeAll(websocket.TextMessage, nextMessage)
 		k.writeAll(websocket.TextMessage, nextMessage) // a second event of a socket does not count for the other sockets
-		within(t, all)
+		waitForClose(t, all)
 		latencies, err := f.latencies(func(int) int64 { return start })
 		if err != nil || len(latencies) != 10 {
 			t.Errorf("latencies %v, %v", latencies, err)
@@ -202,7 +202,7 @@ func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 }
 
 // drain waits until every socket has read all that was written to it: it sends a ping and waits for all pongs.
-func (k *talker) drain(t *testing.T, f *fleet) {
+func (k *subscriptionServer) drain(t *testing.T, f *fleet) {
 	t.Helper()
 	k.writeAll(websocket.PingMessage, "mark")
 	for range f.sockets {
@@ -218,8 +218,8 @@ func (k *talker) drain(t *testing.T, f *fleet) {
 }
 
 func TestFleetAnswersPings(t *testing.T) {
-	k := &talker{}
-	f, err := talkerFleet(t, k, 1)
+	k := &subscriptionServer{}
+	f, err := openServerFleet(t, k, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestFleetAnswersPings(t *testing.T) {
 
 // A socket that is open answers pings while others are being opened, however long that takes.
 func TestFleetAnswersPingsWhileItOpens(t *testing.T) {
-	k := &talker{tokens: map[string]bool{}, pongs: make(chan string, 100), messages: []string{nextMessage}}
+	k := &subscriptionServer{tokens: map[string]bool{}, pongs: make(chan string, 100), messages: []string{nextMessage}}
 	address := serve(t, k.ServeHTTP)
 	open := subscribe(address, func(i int) string { return fmt.Sprint("dev:", i) })
 	f, err := openFleet(t.Context(), address, 2, func(s *socket, i int) error {
@@ -260,8 +260,8 @@ func TestFleetAnswersPingsWhileItOpens(t *testing.T) {
 func TestFleetNotesLostSockets(t *testing.T) {
 	for name, message := range map[string]string{"error": `{"id":"1","type":"error","payload":[]}`, "complete": `{"id":"1","type":"complete"}`, "close": ""} {
 		t.Run(name, func(t *testing.T) {
-			k := &talker{}
-			f, err := talkerFleet(t, k, 2)
+			k := &subscriptionServer{}
+			f, err := openServerFleet(t, k, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +275,7 @@ func TestFleetNotesLostSockets(t *testing.T) {
 				f.readers.Wait()
 				close(gone)
 			}()
-			within(t, gone)
+			waitForClose(t, gone)
 			if got := f.losses(); !strings.HasPrefix(got, "2 sockets are lost, the first one because: ") || !strings.Contains(got, name) {
 				t.Errorf("losses: %s", got)
 			}
@@ -285,15 +285,15 @@ func TestFleetNotesLostSockets(t *testing.T) {
 
 func TestFleetThatCannotOpenIsAnError(t *testing.T) {
 	for name, test := range map[string]struct {
-		talker *talker
+		talker *subscriptionServer
 		want   string
 	}{
-		"refused":           {&talker{refuse: true}, "no upgrade"},
-		"error instead":     {&talker{messages: []string{`{"id":"1","type":"error","payload":[{"message":"who are you"}]}`}}, "who are you"},
-		"pings and no more": {&talker{messages: strings.Split(strings.Repeat(`{"type":"ping"} `, 9), " ")[:9]}, "no event"},
+		"refused":           {&subscriptionServer{refuse: true}, "no upgrade"},
+		"error instead":     {&subscriptionServer{messages: []string{`{"id":"1","type":"error","payload":[{"message":"who are you"}]}`}}, "who are you"},
+		"pings and no more": {&subscriptionServer{messages: strings.Split(strings.Repeat(`{"type":"ping"} `, 9), " ")[:9]}, "no event"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := talkerFleet(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := openServerFleet(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

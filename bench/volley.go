@@ -33,9 +33,9 @@ func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (s
 	var cpu, took time.Duration
 	known := true
 	for range times {
-		latencies, used, err := f.volley(ctx, pid, v)
+		latencies, used, err := f.fireVolley(ctx, pid, v)
 		for try := 1; errors.Is(err, errEarly) && try < volleyTries; try++ {
-			latencies, used, err = f.volley(ctx, pid, v)
+			latencies, used, err = f.fireVolley(ctx, pid, v)
 		}
 		if err != nil {
 			return sample{}, err
@@ -53,8 +53,8 @@ func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (s
 	return result, nil
 }
 
-// volley fires a volley once and waits until all sockets have its event. The processor time is negative if it is unknown.
-func (f *fleet) volley(ctx context.Context, pid int, v volley) (latencies []time.Duration, cpu time.Duration, err error) {
+// fireVolley fires a volley once and waits until all sockets have its event. The processor time is negative if it is unknown.
+func (f *fleet) fireVolley(ctx context.Context, pid int, v volley) (latencies []time.Duration, cpu time.Duration, err error) {
 	if err := pause(ctx, volleyPause); err != nil {
 		return nil, 0, err
 	}
@@ -135,8 +135,8 @@ func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32
 // documentKey returns the key of a user's badge document in Redis.
 func documentKey(user uint32) string { return fmt.Sprintf("{u%d}:b", user) }
 
-// volley returns a volley that raises all documents in prepare, and sends all hints in fire.
-func (h *hinter) volley() volley {
+// newVolley returns a volley that raises all documents in prepare, and sends all hints in fire.
+func (h *hinter) newVolley() volley {
 	const perMessage = 4096
 	var messages [][]byte
 	return volley{
@@ -160,8 +160,8 @@ func (h *hinter) volley() volley {
 	}
 }
 
-// spread sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event.
-func (f *fleet) spread(ctx context.Context, h *hinter, length time.Duration) (sample, error) {
+// measureSpread sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event.
+func (f *fleet) measureSpread(ctx context.Context, h *hinter, length time.Duration) (sample, error) {
 	if err := pause(ctx, volleyPause); err != nil {
 		return sample{}, err
 	}

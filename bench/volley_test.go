@@ -23,8 +23,8 @@ import (
 	"tidings/services/trace"
 )
 
-// bareFleet opens a fleet to a bare writer in this process.
-func bareFleet(t *testing.T, n int) (*fleet, *bareWriter) {
+// openBareFleet opens a fleet to a bare writer in this process.
+func openBareFleet(t *testing.T, n int) (*fleet, *bareWriter) {
 	t.Helper()
 	b := newBareWriter(600)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,15 +53,15 @@ func TestBareWriterWritesFramesOfTheLength(t *testing.T) {
 			t.Errorf("%d bytes asked for, %d made", length, got)
 		}
 	}
-	f, b := bareFleet(t, 3)
+	f, b := openBareFleet(t, 3)
 	if f.frame != len(b.frame) {
 		t.Errorf("the client read %d bytes of %d", f.frame, len(b.frame))
 	}
 }
 
-// fire returns a function that lets a bare writer write its frame to all connections, as the fire of a volley. The function first waits
+// fireFunc returns a function that lets a bare writer write its frame to all connections, as the fire of a volley. The function first waits
 // until the writer's list has n connections.
-func fire(b *bareWriter, n int) func(context.Context) error {
+func fireFunc(b *bareWriter, n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			b.mu.Lock()
@@ -79,10 +79,10 @@ func fire(b *bareWriter, n int) func(context.Context) error {
 }
 
 func TestMeasureVolleys(t *testing.T) {
-	f, b := bareFleet(t, 20)
+	f, b := openBareFleet(t, 20)
 	prepared := 0
 	got, err := f.measureVolleys(t.Context(), os.Getpid(), 3, volley{
-		prepare: func(context.Context) error { prepared++; return nil }, fire: fire(b, 20),
+		prepare: func(context.Context) error { prepared++; return nil }, fire: fireFunc(b, 20),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestMeasureVolleys(t *testing.T) {
 }
 
 func TestEarlyEventsAreNotCounted(t *testing.T) {
-	f, b := bareFleet(t, 5)
+	f, b := openBareFleet(t, 5)
 	early, fired := 1, 0
 	v := volley{
 		prepare: func(ctx context.Context) error {
@@ -102,7 +102,7 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 			}
 			early--
 			all := *f.allDone.Load()
-			if err := fire(b, 5)(ctx); err != nil {
+			if err := fireFunc(b, 5)(ctx); err != nil {
 				return err
 			}
 			<-all
@@ -112,7 +112,7 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 			if fired++; fired == 1 {
 				return nil // all events have arrived
 			}
-			return fire(b, 5)(ctx)
+			return fireFunc(b, 5)(ctx)
 		},
 	}
 	if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); err != nil || fired != 2 {
@@ -125,10 +125,10 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 }
 
 func TestAFailedVolley(t *testing.T) {
-	f, b := bareFleet(t, 2)
+	f, b := openBareFleet(t, 2)
 	fault := errors.New("fault")
 	failing := func(context.Context) error { return fault }
-	for name, v := range map[string]volley{"prepare": {prepare: failing, fire: fire(b, 2)}, "fire": {fire: failing}} {
+	for name, v := range map[string]volley{"prepare": {prepare: failing, fire: fireFunc(b, 2)}, "fire": {fire: failing}} {
 		if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); !errors.Is(err, fault) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -140,8 +140,8 @@ func TestAFailedVolley(t *testing.T) {
 }
 
 func TestBareWriterDropsClosedConnections(t *testing.T) {
-	f, b := bareFleet(t, 4)
-	if err := fire(b, 4)(t.Context()); err != nil {
+	f, b := openBareFleet(t, 4)
+	if err := fireFunc(b, 4)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.close()
@@ -221,7 +221,7 @@ func newHinter(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 func TestHintsAreTheServersOwn(t *testing.T) {
 	const users = 5000 // more than fit one message
 	h, received := newHinter(t, users)
-	v := h.volley()
+	v := h.newVolley()
 	for turn := range 2 {
 		if err := v.prepare(t.Context()); err != nil {
 			t.Fatal(err)
@@ -255,8 +255,8 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 func TestSpreadLastsItsInterval(t *testing.T) {
 	const users, length = 50, 100 * time.Millisecond
 	h, received := newHinter(t, users)
-	f, b := bareFleet(t, users)
-	if err := fire(b, users)(t.Context()); err != nil {
+	f, b := openBareFleet(t, users)
+	if err := fireFunc(b, users)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// For each hint the test sends an event to the user's socket, as a server would.
@@ -272,7 +272,7 @@ func TestSpreadLastsItsInterval(t *testing.T) {
 			_, _ = conn.Write(b.frame)
 		}
 	}()
-	got, err := f.spread(t.Context(), h, length)
+	got, err := f.measureSpread(t.Context(), h, length)
 	if err != nil {
 		t.Fatal(err)
 	}

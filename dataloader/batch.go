@@ -63,10 +63,10 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 		found, err := map[K]V(nil), errBroken
 		func() {
 			defer func() { b.settle(c, found, err) }() // runs also if fetch panics, so that no caller waits for ever
-			if trace.On() {
+			if trace.Enabled() {
 				var span trace.Span
 				ctx, span = trace.Start(ctx, "load", fmt.Sprintf("%T", *new(V)))
-				span.Count(len(c.keys))
+				span.SetCount(len(c.keys))
 				defer func() { span.End(err) }()
 			}
 			found, err = fetch(ctx, c.keys)
@@ -132,8 +132,8 @@ func (b *Batch[K, V]) keys() []K {
 	return slices.Collect(maps.Keys(b.reads))
 }
 
-// together returns the keys of the read that a key is in, including the key. If nobody has asked for the key, it is the only one.
-func (b *Batch[K, V]) together(key K) (keys []K) {
+// keysReadWith returns the keys of the read that a key is in, including the key. If nobody has asked for the key, it is the only one.
+func (b *Batch[K, V]) keysReadWith(key K) (keys []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	of := b.reads[key]

@@ -152,13 +152,13 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 	}
 }
 
-// aKey is a type of keys for Shared.
+// aKey is a type of keys for ReadShared.
 type aKey string
 
 func TestSharedIsReadOnceAResponse(t *testing.T) {
 	read := 0
 	ask := func(ctx context.Context, key aKey) int {
-		value, err := Shared(ctx, key, func(context.Context) (int, error) {
+		value, err := ReadShared(ctx, key, func(context.Context) (int, error) {
 			read++
 			return len(key), nil
 		})

@@ -50,7 +50,7 @@ type memory struct {
 	posts Batch[services.PostID, services.Post]
 	users Batch[services.UserID, services.User]
 	shows Batch[services.PostID, live.Show]
-	// shared has the values of the function Shared, whose keys can have any type.
+	// shared has the values of the function ReadShared, whose keys can have any type.
 	shared Batch[any, any]
 
 	messages Batch[services.MessageID, chat.Message]
@@ -122,7 +122,7 @@ func (m *memory) meetUsers(users []services.User) {
 
 // Posts reads posts with their authors; deleted and unknown ones are omitted.
 func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	return l.Both(ctx, ids, nil)
+	return l.PostsAndUsers(ctx, ids, nil)
 }
 
 // Users reads people; unknown ones are omitted.
@@ -131,9 +131,9 @@ func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[serv
 	return users, err
 }
 
-// Both reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted. The results are the
+// PostsAndUsers reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted. The results are the
 // caller's own.
-func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	posts, users, err := l.read(ctx, ids, numbers)
 	if err != nil {
 		return nil, nil, err
@@ -224,9 +224,9 @@ func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read fun
 	return l.memory().hidden.Load(ctx, authors, read)
 }
 
-// Shared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the key, and
-// all values under keys of that type must have the type V. If ctx has no loader, Shared calls read each time.
-func Shared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
+// ReadShared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the key, and
+// all values under keys of that type must have the type V. If ctx has no loader, ReadShared calls read each time.
+func ReadShared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
 	l, ok := ctx.Value(loaderKey{}).(*Loader)
 	if !ok {
 		return read(ctx)

@@ -15,7 +15,7 @@ type labels struct {
 	read Batch[services.Object, services.Label]
 
 	mu sync.Mutex
-	// met has the objects by type. together does not use it for posts, shows and messages, because other parts of the memory have
+	// met has the objects by type. metObjects does not use it for posts, shows and messages, because other parts of the memory have
 	// those.
 	met map[string][]services.Object
 }
@@ -40,14 +40,14 @@ func (l *Loader) MeetObjects(ids []string) {
 // Label reads the label of an object. The same read covers others, and the objects of the same type that the response has met.
 func (l *Loader) Label(ctx context.Context, object services.Object, others []services.Object, read func(context.Context, []services.Object) (map[services.Object]services.Label, error)) (services.Label, error) {
 	m := l.memory()
-	together := func() []services.Object { return append(others, m.together(object.Type)...) }
+	together := func() []services.Object { return append(others, m.metObjects(object.Type)...) }
 	label, _, err := m.labels.read.LoadOne(ctx, object, together, read)
 	return label, err
 }
 
-// together returns the objects of a type that the response has met. Posts, shows and messages are found in other parts of the
+// metObjects returns the objects of a type that the response has met. Posts, shows and messages are found in other parts of the
 // memory.
-func (m *memory) together(kind string) (list []services.Object) {
+func (m *memory) metObjects(kind string) (list []services.Object) {
 	switch kind {
 	case services.PostType:
 		return objects(kind, m.posts.keys())

@@ -10,7 +10,7 @@ import (
 // ShownPost is a post that was read as the parent of another post. Together has all posts of the same read, so that a field of
 // one of them is read for all.
 type ShownPost struct {
-	posts.Shown
+	posts.ShownPost
 	Together []services.Post
 }
 
@@ -35,9 +35,9 @@ func (l *Loader) Engagement(ctx context.Context, post services.PostID, together 
 	return of, err
 }
 
-// Visible reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others
+// VisiblePost reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others
 // returns are read in the same statement.
-func (l *Loader) Visible(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.Shown, error)) (shown ShownPost, found bool, err error) {
+func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.ShownPost, error)) (shown ShownPost, found bool, err error) {
 	m := l.memory()
 	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, ids)

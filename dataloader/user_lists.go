@@ -10,7 +10,7 @@ import (
 
 // PostList is a page of a user's posts. Together are the posts of all pages that were read with it.
 type PostList struct {
-	services.UserList[posts.Shown]
+	services.UserList[posts.ShownPost]
 	Together []services.Post
 }
 
@@ -25,19 +25,19 @@ type userLists struct {
 // ReadPages reads pages of one kind of list. They have only the items that the viewer may see.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// itemsTogether bounds how many items a response reads ahead, from lists that the client will probably request next. It is bounded
+// maxItemsAhead bounds how many items a response reads ahead, from lists that the client will probably request next. It is bounded
 // because the client has not been charged for these items yet. It is a hundred pages of the greatest size. The bound is for all lists
 // of the response, because a client can name one list several times with different sizes, and each time reads ahead again.
-const itemsTogether = 10_000
+const maxItemsAhead = 10_000
 
 // pagesAhead returns a function for LoadOneOf: it gets a number of other pages, of size items each, and returns how many of them may be read
-// ahead. It counts their items. Once the response has read itemsTogether items ahead, each page is read alone. Forget does not reset
+// ahead. It counts their items. Once the response has read maxItemsAhead items ahead, each page is read alone. Forget does not reset
 // the count.
 func (l *Loader) pagesAhead(size int) func(pages int) int {
 	return func(pages int) int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		pages = min(pages, (itemsTogether-l.prefetched)/size)
+		pages = min(pages, (maxItemsAhead-l.prefetched)/size)
 		l.prefetched += pages * size
 		return pages
 	}
@@ -49,7 +49,7 @@ func onePage[T any](ctx context.Context, l *Loader, m *memory, lists *Batch[serv
 	list, _, err := lists.LoadOneOf(ctx, page, l.pagesAhead(page.Size), func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
 			// Users who were read together are mostly beside each other on the page.
-			for _, owner := range m.users.together(page.Owner) {
+			for _, owner := range m.users.keysReadWith(page.Owner) {
 				pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
 			}
 		}
@@ -83,8 +83,8 @@ func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] 
 	}
 }
 
-// Published reads a page of the posts of a user, each as the viewer may see it.
-func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
+// PublishedPosts reads a page of the posts of a user, each as the viewer may see it.
+func (l *Loader) PublishedPosts(ctx context.Context, page services.UserPage, read ReadPages[posts.ShownPost]) (PostList, error) {
 	m := l.memory()
 	return onePage(ctx, l, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
 		read, err := read(ctx, pages)
@@ -111,8 +111,8 @@ func (l *Loader) Published(ctx context.Context, page services.UserPage, read Rea
 	})
 }
 
-// Hosted reads a page of the shows of a user.
-func (l *Loader) Hosted(ctx context.Context, page services.UserPage, read ReadPages[live.Show]) (services.UserList[live.Show], error) {
+// HostedShows reads a page of the shows of a user.
+func (l *Loader) HostedShows(ctx context.Context, page services.UserPage, read ReadPages[live.Show]) (services.UserList[live.Show], error) {
 	m := l.memory()
 	return onePage(ctx, l, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
 		found, err := read(ctx, pages)

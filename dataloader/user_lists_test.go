@@ -8,7 +8,7 @@ import (
 )
 
 // A client can name one user's list several times by aliases, with different sizes. These are different pages, and each could read
-// ahead the pages of everybody who was read together with the user. All of them together read ahead at most itemsTogether items in a
+// ahead the pages of everybody who was read together with the user. All of them together read ahead at most maxItemsAhead items in a
 // response. Forget does not reset the count.
 func TestAResponsePrefetchesUpToABound(t *testing.T) {
 	l := New(newSource().sources())
@@ -42,8 +42,8 @@ func TestAResponsePrefetchesUpToABound(t *testing.T) {
 		l.Forget()
 		meet()
 	}
-	if items > asked+itemsTogether || items < itemsTogether {
-		t.Errorf("%d items are read for %d that were asked for: want at most %d more", items, asked, itemsTogether)
+	if items > asked+maxItemsAhead || items < maxItemsAhead {
+		t.Errorf("%d items are read for %d that were asked for: want at most %d more", items, asked, maxItemsAhead)
 	}
 	if alone < 50 {
 		t.Errorf("%d of 60 pages are read alone", alone)

@@ -46,13 +46,13 @@ type Language struct {
 
 // Page is a page of the site.
 type Page struct {
-	Name     string // the file's name without .md
-	Language string // its code: "en" or "zh"
-	Title    string // the first heading, as text
-	Group    int    // the index in Groups
-	Headings []Heading
-	HTML     template.HTML
-	Other    string // the name of the page in the other language; "" if there is none
+	Name            string // the file's name without .md
+	Language        string // its code: "en" or "zh"
+	Title           string // the first heading, as text
+	Group           int    // the index in Groups
+	Headings        []Heading
+	HTML            template.HTML
+	TranslationName string // the name of the page in the other language; "" if there is none
 }
 
 // Heading is a heading of a page.
@@ -102,7 +102,7 @@ var Pages = sync.OnceValue(func() []Page {
 		for j := range pages {
 			// There are two languages, so a page has at most one translation.
 			if i != j && base(pages[i].Name) == base(pages[j].Name) {
-				pages[i].Other = pages[j].Name
+				pages[i].TranslationName = pages[j].Name
 			}
 		}
 	}

@@ -24,14 +24,14 @@ func TestMarkdownBecomesAPageOfTheSite(t *testing.T) {
 }
 
 // Pages begins with README, which is the site itself. A page in Chinese names its English page.
-func TestPagesKnowEachOther(t *testing.T) {
+func TestTranslatedPagesNameTheirOriginal(t *testing.T) {
 	pages := Pages()
 	if len(pages) < 5 || pages[0].Name != "README" || pages[0].Path() != "./" || pages[1].Path() != pages[1].Name {
 		t.Errorf("%d pages, which begin with %s and %s", len(pages), pages[0].Path(), pages[1].Path())
 	}
 	for _, page := range pages {
-		if page.Language == "zh" && (page.Other == "" || !strings.HasSuffix(page.Name, ".zh")) {
-			t.Errorf("%s: the page in the other language is %q", page.Name, page.Other)
+		if page.Language == "zh" && (page.TranslationName == "" || !strings.HasSuffix(page.Name, ".zh")) {
+			t.Errorf("%s: the page in the other language is %q", page.Name, page.TranslationName)
 		}
 	}
 }

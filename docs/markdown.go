@@ -34,8 +34,8 @@ func Parse(source []byte) ast.Node {
 // addresses matches the addresses in the HTML of a page.
 var addresses = regexp.MustCompile(`(?:src|srcset|href)="([^"\s]+)`)
 
-// Look reads the outline of Markdown.
-func Look(source []byte) Outline { return outline(Parse(source), source) }
+// ReadOutline reads the outline of Markdown.
+func ReadOutline(source []byte) Outline { return outline(Parse(source), source) }
 
 // outline walks a page once and collects its headings and links.
 func outline(document ast.Node, source []byte) (found Outline) {

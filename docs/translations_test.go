@@ -21,12 +21,12 @@ func TestTranslationsLeaveNothingOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		english, err := files.ReadFile(page.Other + ".md")
+		english, err := files.ReadFile(page.TranslationName + ".md")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(skeleton(english), skeleton(translated)); diff != "" {
-			t.Errorf("%s differs from %s (-English +translated):\n%s", page.Name, page.Other, diff)
+			t.Errorf("%s differs from %s (-English +translated):\n%s", page.Name, page.TranslationName, diff)
 		}
 	}
 }

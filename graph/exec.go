@@ -14,15 +14,15 @@ import (
 // table takes 12 us for each operation that is not compiled. That is more than parsing, validating and executing `{ __typename }` take
 // together.
 func NewSchema(cfg Config) graphql.ExecutableSchema {
-	return lean{NewExecutableSchema(cfg).(*executableSchema)}
+	return leanSchema{NewExecutableSchema(cfg).(*executableSchema)}
 }
 
-// lean is the generated schema with another Exec. A new version of gqlgen may change Exec: TestExecIsTheGeneratedOneWithoutTheTable
+// leanSchema is the generated schema with another Exec. A new version of gqlgen may change Exec: TestExecIsTheGeneratedOneWithoutTheTable
 // then fails.
-type lean struct{ *executableSchema }
+type leanSchema struct{ *executableSchema }
 
 // Exec executes the operation of the context. It does the same as the generated Exec, without the table.
-func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
+func (l leanSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	// The channel is for parts that are deferred, which no schema here permits: see graph.go.
 	ec := newExecutionContext(opCtx, l.executableSchema, make(chan graphql.DeferredResult))
@@ -37,7 +37,7 @@ func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
 				return nil
 			}
 			first = false
-			return marshaled(ec._Mutation(ctx, opCtx.Operation.SelectionSet))
+			return marshalResponse(ec._Mutation(ctx, opCtx.Operation.SelectionSet))
 		}
 	case ast.Subscription:
 		next := ec._Subscription(ctx, opCtx.Operation.SelectionSet)
@@ -64,11 +64,11 @@ func (ec *executionContext) query(selected ast.SelectionSet) graphql.ResponseHan
 		switch {
 		case first:
 			first = false
-			response = marshaled(ec._Query(ctx, selected))
+			response = marshalResponse(ec._Query(ctx, selected))
 		case atomic.LoadInt32(&ec.PendingDeferred) > 0:
 			result := <-ec.DeferredResults
 			atomic.AddInt32(&ec.PendingDeferred, -1)
-			response = marshaled(result.Result)
+			response = marshalResponse(result.Result)
 			response.Path, response.Label, response.Errors = result.Path, result.Label, result.Errors
 		default:
 			return nil
@@ -81,8 +81,8 @@ func (ec *executionContext) query(selected ast.SelectionSet) graphql.ResponseHan
 	}
 }
 
-// marshaled renders data and returns a response with it. The executor adds the errors.
-func marshaled(data graphql.Marshaler) *graphql.Response {
+// marshalResponse renders data and returns a response with it. The executor adds the errors.
+func marshalResponse(data graphql.Marshaler) *graphql.Response {
 	var buffer bytes.Buffer
 	data.MarshalGQL(&buffer)
 	return &graphql.Response{Data: buffer.Bytes()}

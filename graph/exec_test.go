@@ -10,8 +10,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// generatedExec is the expected body of the generated Exec, which lean replaces. The names of the inputs are left out. If gqlgen
-// generates another body, adapt lean before you change this text.
+// generatedExec is the expected body of the generated Exec, which leanSchema replaces. The names of the inputs are left out. If gqlgen
+// generates another body, adapt leanSchema before you change this text.
 const generatedExec = `	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap()
@@ -96,7 +96,7 @@ func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
 	body, _, ended := strings.Cut(body, "\ntype executionContext struct")
 	body = regexp.MustCompile(`(?s)BuildUnmarshalerMap\(.*?\n\t\)`).ReplaceAllString(body, "BuildUnmarshalerMap()")
 	if !found || !ended || strings.TrimSpace(body) != strings.TrimSpace(generatedExec) {
-		t.Errorf("gqlgen generates another Exec now: take its changes over into lean, then here:\n%s", body)
+		t.Errorf("gqlgen generates another Exec now: take its changes over into leanSchema, then here:\n%s", body)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestNothingNeedsTheTable(t *testing.T) {
 			}
 			text, err := os.ReadFile(path)
 			if looked++; strings.Contains(string(text), "UnmarshalInputFromContext") {
-				t.Errorf("%s reads the table of inputs, which lean leaves out", path)
+				t.Errorf("%s reads the table of inputs, which leanSchema leaves out", path)
 			}
 			return err
 		})

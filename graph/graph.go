@@ -115,8 +115,8 @@ type Notification struct {
 	Data         *string
 	GroupKey     *string // the key by which the host application groups notifications
 
-	// Found has the causes. It is nil if no field asks for causes, and empty if there are none that the viewer may see.
-	Found []NotificationCause // at most as many as the operation requests
+	// FoundCauses has the causes. It is nil if no field asks for causes, and empty if there are none that the viewer may see.
+	FoundCauses []NotificationCause // at most as many as the operation requests
 }
 
 // IsNode says that a notification can be fetched by its ID.
@@ -202,9 +202,9 @@ type ConversationsChange struct {
 	More  bool // whether the list goes on
 }
 
-// IDFields returns the positions of the fields of an input that hold IDs. input is the Go type of the input; its name is the
+// IDFieldPositions returns the positions of the fields of an input that hold IDs. input is the Go type of the input; its name is the
 // same in the schema. The schema decides, because in Go an ID is a string like any other.
-func IDFields(input reflect.Type) (positions []int) {
+func IDFieldPositions(input reflect.Type) (positions []int) {
 	definition := parsedSchema.Types[input.Name()]
 	for i := range input.NumField() {
 		name, _, _ := strings.Cut(input.Field(i).Tag.Get("json"), ",")

@@ -9,13 +9,13 @@ import (
 	"tidings/services/acts"
 )
 
-// asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
-// scope calls asAdmin, and so does the export of a user. target and details record the object and the values of the act; they never
+// runAsAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
+// scope calls runAsAdmin, and so does the export of a user. target and details record the object and the values of the act; they never
 // contain a secret. work runs once, and the record of its outcome is written together with its own writes: see acts.Service.Do. An act
 // that cannot be recorded is not done. The record has the subject of the token and not the user whom the request acts for, because an
-// operator may act for somebody else. asAdmin is generic, because each mutation has a payload type of its own.
-func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
-	viewer, err := r.bearerWith(ctx, services.ScopeAdmin)
+// operator may act for somebody else. runAsAdmin is generic, because each mutation has a payload type of its own.
+func runAsAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
+	viewer, err := r.bearerWithScope(ctx, services.ScopeAdmin)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,9 @@ func subjectOf(ctx context.Context) string {
 	return viewer.Subject
 }
 
-// operates reports whether the request has a token of an operator. It is for fields that the host application may use too. A token with
+// isOperator reports whether the request has a token of an operator. It is for fields that the host application may use too. A token with
 // both scopes is the application's. Its calls are not recorded as acts: thousands of them would bury the acts of people.
-func operates(ctx context.Context) bool {
+func isOperator(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }

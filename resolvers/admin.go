@@ -33,7 +33,7 @@ func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.
 	if err != nil {
 		return graph.AuthorAudience{}, err
 	}
-	user, err := r.user(ctx, number)
+	user, err := r.readUser(ctx, number)
 	shown := graph.AuthorAudience{User: user, Followers: author.Followers, Mode: authorModes[author.Mode]}
 	if author.Pinned != nil {
 		shown.Pinned = &authorModes[*author.Pinned]
@@ -54,10 +54,10 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	}, err
 }
 
-// activityThresholds reads the thresholds that an operator sets. A value out of bounds is INVALID. The upper bound also keeps the
+// parseActivityThresholds reads the thresholds that an operator sets. A value out of bounds is INVALID. The upper bound also keeps the
 // hours from overflowing a duration. Each field is checked on its own. The service checks that dormant comes after idle, because
 // it also checks thresholds from the command line.
-func activityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
+func parseActivityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
 	const most = int(services.MaxActivityThreshold / time.Hour)
 	for _, field := range []struct {
 		name  string
@@ -72,8 +72,8 @@ func activityThresholds(input graph.SetActivityThresholdsInput) (services.Activi
 	}, nil
 }
 
-// activityState returns the thresholds in whole hours.
-func activityState(thresholds services.ActivityThresholds) graph.ActivityThresholds {
+// graphActivityThresholds returns the thresholds in whole hours.
+func graphActivityThresholds(thresholds services.ActivityThresholds) graph.ActivityThresholds {
 	return graph.ActivityThresholds{
 		IdleAfterHours: int(thresholds.IdleAfter / time.Hour), DormantAfterHours: int(thresholds.DormantAfter / time.Hour),
 	}
@@ -82,12 +82,12 @@ func activityState(thresholds services.ActivityThresholds) graph.ActivityThresho
 // cleanNow makes the next pass of the cleaner due now, on any node. It does not wait for the pass, which takes minutes on a large
 // Redis and may run on another node. So the payload mostly shows the state before the pass begins.
 func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
-	return asAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
+	return runAsAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
 		if err := r.Projector.AskForCleaning(ctx); err != nil {
 			return nil, err
 		}
 		payload := &graph.CleanNowPayload{}
-		if cleaner := ifRead[*graph.Cleaner](r)(r.cleaner(ctx)); cleaner != nil {
+		if cleaner := nilOnError[*graph.Cleaner](r)(r.cleaner(ctx)); cleaner != nil {
 			payload.Cleaner = *cleaner
 		}
 		return payload, nil
@@ -97,8 +97,8 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 // recountBadges compares a user's badge document with the facts in SQL and corrects it. The payload says whether the two
 // differed. It serves support cases; the audit does the same for all users, in laps.
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
-	return asAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
-		user, err := r.userID(ctx, "userId", input.UserID)
+	return runAsAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
+		user, err := r.resolveUserID(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 			return nil, err
 		}
 		payload := &graph.RecountBadgesPayload{Differed: differed}
-		if badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, user)); badges != nil {
+		if badges := nilOnError[*services.Badges](r)(r.Badge.Read(ctx, user)); badges != nil {
 			// The badges that were read may be shared, so the key is set in a copy.
 			theirs := **badges
 			theirs.Key = key
@@ -126,11 +126,11 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 // row in SQL, so all nodes read the same and a restart keeps them.
 func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
 	details := fmt.Sprintf("big %d, huge %d", input.BigFollowers, input.HugeFollowers)
-	return asAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
+	return runAsAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
 		if err := r.Fanout.SetThresholds(ctx, services.Thresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
 			return nil, err
 		}
-		return &graph.SetFanoutThresholdsPayload{Fanout: ifRead[graph.FanoutState](r)(r.fanoutState(ctx))}, nil
+		return &graph.SetFanoutThresholdsPayload{Fanout: nilOnError[graph.FanoutState](r)(r.fanoutState(ctx))}, nil
 	})
 }
 
@@ -138,15 +138,15 @@ func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanou
 // input.
 func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
 	details := fmt.Sprintf("idle %d h, dormant %d h", input.IdleAfterHours, input.DormantAfterHours)
-	return asAdmin(ctx, r, "setActivityThresholds", "", details, func(ctx context.Context) (*graph.SetActivityThresholdsPayload, error) {
-		thresholds, err := activityThresholds(input)
+	return runAsAdmin(ctx, r, "setActivityThresholds", "", details, func(ctx context.Context) (*graph.SetActivityThresholdsPayload, error) {
+		thresholds, err := parseActivityThresholds(input)
 		if err == nil {
-			err = r.Projector.SetActivity(ctx, thresholds)
+			err = r.Projector.SetActivityThresholds(ctx, thresholds)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &graph.SetActivityThresholdsPayload{Activity: activityState(thresholds)}, nil
+		return &graph.SetActivityThresholdsPayload{Activity: graphActivityThresholds(thresholds)}, nil
 	})
 }
 
@@ -158,14 +158,14 @@ func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeI
 	if input.Mode != nil {
 		mode = input.Mode.String()
 	}
-	return asAdmin(ctx, r, "pinAuthorMode", targetUser(input.UserID), mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
-		author, err := r.userID(ctx, "userId", input.UserID)
+	return runAsAdmin(ctx, r, "pinAuthorMode", targetUser(input.UserID), mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
+		author, err := r.resolveUserID(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
 		}
 		if err := r.Fanout.PinMode(ctx, author, authorMode(input.Mode)); err != nil {
 			return nil, err
 		}
-		return &graph.PinAuthorModePayload{Author: ifRead[graph.AuthorAudience](r)(r.audience(ctx, author))}, nil
+		return &graph.PinAuthorModePayload{Author: nilOnError[graph.AuthorAudience](r)(r.audience(ctx, author))}, nil
 	})
 }

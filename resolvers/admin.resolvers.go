@@ -15,7 +15,7 @@ func (r *adminResolver) Cleaner(ctx context.Context, obj *graph.Admin) (*graph.C
 }
 
 func (r *adminResolver) Author(ctx context.Context, obj *graph.Admin, userID string) (*graph.AuthorAudience, error) {
-	number, err := r.userID(ctx, "userId", userID)
+	number, err := r.resolveUserID(ctx, "userId", userID)
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,9 @@ func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 	return nil
 }
 
-// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because the
+// readAnnouncement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because the
 // change may not have reached this node's memory yet. It also returns an announcement that is withdrawn or has not started.
-func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
+func (r *Resolver) readAnnouncement(ctx context.Context, id string) (graph.Announcement, error) {
 	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
 		return graph.Announcement{}, err
@@ -66,7 +66,7 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 // readAnnouncements reads a page of the one list that all users share, below the position of the cursor after. The page may be larger
 // than what one field shows. All announcements are in the node's memory; only the viewer's read position and segments have to be read.
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
-	before := uint64(announcements.End)
+	before := uint64(announcements.MaxPosition)
 	if after != nil {
 		if before, err = announcementCursor.parse("after", viewer.Number, *after); err != nil {
 			return nil, err
@@ -91,11 +91,11 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 // markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. A client's store takes the
 // new state of each announcement from the payload, so that a list on the page changes without another query. A client can have at
 // most maxNodes announcements on a page.
-func (r *Resolver) markedAnnouncements(ctx context.Context, done *done) []graph.Announcement {
+func (r *Resolver) markedAnnouncements(ctx context.Context, done *committedOperation) []graph.Announcement {
 	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
 		return nil
 	}
-	page := ifRead[*graph.AnnouncementConnection](r)(r.readAnnouncements(ctx, done.viewer, maxNodes, nil))
+	page := nilOnError[*graph.AnnouncementConnection](r)(r.readAnnouncements(ctx, done.viewer, maxNodes, nil))
 	if page == nil {
 		return nil
 	}

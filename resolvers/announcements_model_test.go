@@ -35,13 +35,13 @@ type announcementsNode struct {
 }
 
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
-	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Caches.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
-	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
+	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Log: w.Caches.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
 	return announcementsNode{World: w, announcements: announced, badge: badge.New(badge.Config{
-		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log, Patience: time.Minute,
+		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log, Patience: time.Minute,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()},
 	})}
 }
@@ -60,16 +60,16 @@ func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.
 
 // modelUser is a user as the model has them. It tells which announcements are unread for the user, and which dots are lit.
 type modelUser struct {
-	number        services.UserID
-	here          bool                   // the badge of this user is read after every step
-	known         bool                   // whether the user has rows: they visited, and were not forgotten since
-	place, from   uint64                 // the read position, and the stamp after which raises of dots count
-	read, changed time.Time              // when the user last read, and when their row last changed
-	segments      announcements.Segments // the segments that the user is in
-	cleared       map[string]uint64      // dot -> the stamp of the user's last clear
-	versions      [2]string              // the newest version of badges that each node has shown
-	shown         map[string]string      // version of badges -> the content shown under it
-	cursors       []string               // that the lists have shown, for marks up to them
+	number          services.UserID
+	checkedEachStep bool                   // the badge of this user is read after every step
+	known           bool                   // whether the user has rows: they visited, and were not forgotten since
+	place, from     uint64                 // the read position, and the stamp after which raises of dots count
+	read, changed   time.Time              // when the user last read, and when their row last changed
+	segments        announcements.Segments // the segments that the user is in
+	cleared         map[string]uint64      // dot -> the stamp of the user's last clear
+	versions        [2]string              // the newest version of badges that each node has shown
+	shown           map[string]string      // version of badges -> the content shown under it
+	cursors         []string               // that the lists have shown, for marks up to them
 }
 
 // visit notes that the user visits or marks. For a new or forgotten user, everything that is there counts as read.
@@ -152,9 +152,9 @@ func (m *announcementsModel) drawUser() *modelUser {
 func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
-	n.Work(n.Fanout)
+	n.RunDueJobs(n.Fanout)
 	for i := range m.nodes {
-		_, err := m.nodes[i].Memory.Log.RunOnce(context.Background())
+		_, err := m.nodes[i].Caches.Log.RunOnce(context.Background())
 		m.must(err)
 	}
 	ids := make([]services.PostID, len(m.entries))
@@ -221,7 +221,7 @@ func (m *announcementsModel) check(u *modelUser) {
 	if badges.Announcements.Value != unread || badges.Announcements.Precision != services.Exact {
 		m.Fatalf("user %d has %+v unread, want %d of %s", u.number, badges.Announcements, unread, want)
 	}
-	page, err := n.announcements.Page(ctx, u.number, announcements.End, 100)
+	page, err := n.announcements.Page(ctx, u.number, announcements.MaxPosition, 100)
 	m.must(err)
 	got := ""
 	for _, item := range page.Items {
@@ -274,7 +274,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
 	former := first
-	histories.Fewer(t, 3)
+	histories.Reduce(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
 		w.Clock.Advance(former.setBack + time.Hour) // past every time of the former history, whose IDs must not be made again
 		if former.setBack > 0 {                     // new nodes too, because the former nodes keep their own sequences until they restart
@@ -290,13 +290,13 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 		}
 		former = m
 		w.Server.Flush()
-		for _, number := range w.Strangers(3) {
+		for _, number := range w.MakeStrangers(3) {
 			m.users = append(m.users, &modelUser{number: number, cleared: map[string]uint64{}, shown: map[string]string{}})
 		}
-		m.users[0].here, m.users[1].here = true, true
+		m.users[0].checkedEachStep, m.users[1].checkedEachStep = true, true
 		steps := []func(){
 			m.publish, m.publish, m.publish, m.edit, m.withdraw, m.mark, m.mark, m.raise, m.clear, m.setSegments, m.lose, m.repeat,
-			func() { u := m.drawUser(); u.here = !u.here },
+			func() { u := m.drawUser(); u.checkedEachStep = !u.checkedEachStep },
 			func() {
 				w.Clock.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(m.T, "ms")) * time.Millisecond)
 			},
@@ -318,7 +318,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 			steps[step]()
 			m.settle(before)
 			for _, u := range m.users {
-				if u.here {
+				if u.checkedEachStep {
 					m.check(u)
 				}
 			}

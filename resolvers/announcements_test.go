@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// host sends a request as the host application and returns the answer.
-func (a *api) host(query string, variables map[string]any) answer {
+// askWithHostToken sends a request as the host application and returns the answer.
+func (a *api) askWithHostToken(query string, variables map[string]any) answer {
 	a.t.Helper()
 	return a.ask("", []services.Scope{services.ScopeIngest}, query, variables)
 }
@@ -18,7 +18,7 @@ func (a *api) host(query string, variables map[string]any) answer {
 // announce publishes an announcement with the fields of input, and returns its ID.
 func (a *api) announce(input string) string {
 	a.t.Helper()
-	got := a.host(`mutation { publishAnnouncement(input: `+input+`) { announcement { id unread } } }`, nil)
+	got := a.askWithHostToken(`mutation { publishAnnouncement(input: `+input+`) { announcement { id unread } } }`, nil)
 	id, ok := got.at("publishAnnouncement", "announcement", "id").(string)
 	if !ok || got.at("publishAnnouncement", "announcement", "unread") != nil {
 		a.t.Fatalf("%s: %+v", input, got)
@@ -29,9 +29,9 @@ func (a *api) announce(input string) string {
 const announcementsQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
 	announcements { edges { cursor node { id title unread } } pageInfo { hasNextPage endCursor } } } }`
 
-// unread reads a user's count and list of announcements, which must agree, and which dots are lit. It returns the titles of the unread
+// unreadAnnouncements reads a user's count and list of announcements, which must agree, and the lit dots. It returns the titles of the unread
 // announcements.
-func (a *api) unread(key string) (titles []string, lit map[string]bool) {
+func (a *api) unreadAnnouncements(key string) (titles []string, lit map[string]bool) {
 	a.t.Helper()
 	got := a.must(key, announcementsQuery, nil)
 	edges, _ := got.at("viewer", "announcements", "edges").([]any)
@@ -51,10 +51,10 @@ func (a *api) unread(key string) (titles []string, lit map[string]bool) {
 	return titles, lit
 }
 
-// wantUnread fails the test if the unread announcements of a user are not the wanted ones.
-func (a *api) wantUnread(key, want string) {
+// wantUnreadAnnouncements fails the test if the unread announcements of a user are not the wanted ones.
+func (a *api) wantUnreadAnnouncements(key, want string) {
 	a.t.Helper()
-	if titles, _ := a.unread(key); strings.Join(titles, " ") != want {
+	if titles, _ := a.unreadAnnouncements(key); strings.Join(titles, " ") != want {
 		a.t.Errorf("%s has unread %v, want %q", key, titles, want)
 	}
 }
@@ -62,30 +62,30 @@ func (a *api) wantUnread(key, want string) {
 func TestAnnouncements(t *testing.T) {
 	a := newAPI(t)
 	a.announce(`{title: "before"}`)
-	a.wantUnread("bob", "") // new users start at the end
+	a.wantUnreadAnnouncements("bob", "") // new users start at the end
 	one, two := a.announce(`{title: "one", content: "text"}`), a.announce(`{title: "two"}`)
-	a.wantUnread("bob", "two one")
-	a.wantUnread("carol", "")
+	a.wantUnreadAnnouncements("bob", "two one")
+	a.wantUnreadAnnouncements("carol", "")
 	marked := a.must("bob", `mutation($id: ID) { markAnnouncementsRead(input: {upTo: $id}) { badges { announcements { value } total { value } } } }`, map[string]any{"id": one})
 	if marked.at("markAnnouncementsRead", "badges", "total", "value") != 1.0 {
 		t.Errorf("after the mark %+v", marked)
 	}
-	a.wantUnread("bob", "two")
+	a.wantUnreadAnnouncements("bob", "two")
 	shown := a.must("bob", announcementsQuery, nil)
 	cursor := shown.at("viewer", "announcements", "edges", 0, "cursor")
-	if again := a.host(`mutation($id: ID!) { editAnnouncement(input: {announcementId: $id, title: "again", showAgain: true}) { announcement { title } } }`,
+	if again := a.askWithHostToken(`mutation($id: ID!) { editAnnouncement(input: {announcementId: $id, title: "again", showAgain: true}) { announcement { title } } }`,
 		map[string]any{"id": two}); again.at("editAnnouncement", "announcement", "title") != "again" {
 		t.Fatalf("%+v", again)
 	}
 	// Bob marks up to the former position of the announcement. At its new position it is unread.
 	a.must("bob", `mutation($id: ID) { markAnnouncementsRead(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": cursor})
-	a.wantUnread("bob", "again")
-	a.wantUnread("carol", "again")
+	a.wantUnreadAnnouncements("bob", "again")
+	a.wantUnreadAnnouncements("carol", "again")
 	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id ... on Announcement { title unread endsAt } } }`, map[string]any{"id": two}); node.at("node", "title") != "again" || node.at("node", "unread") != true {
 		t.Errorf("the node is %+v", node)
 	}
-	a.host(`mutation($id: ID!) { withdrawAnnouncement(input: {announcementId: $id}) { announcementId } }`, map[string]any{"id": two})
-	a.wantUnread("bob", "")
+	a.askWithHostToken(`mutation($id: ID!) { withdrawAnnouncement(input: {announcementId: $id}) { announcementId } }`, map[string]any{"id": two})
+	a.wantUnreadAnnouncements("bob", "")
 	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": two}); node.at("node") != nil {
 		t.Errorf("a withdrawn announcement is read: %+v", node)
 	}
@@ -93,44 +93,44 @@ func TestAnnouncements(t *testing.T) {
 
 func TestAnnouncementsOfSegmentsAndTimes(t *testing.T) {
 	a := newAPI(t)
-	a.wantUnread("bob", "")
-	a.wantUnread("carol", "")
+	a.wantUnreadAnnouncements("bob", "")
+	a.wantUnreadAnnouncements("carol", "")
 	start, end := a.Clock.Now().Add(time.Hour).Format(time.RFC3339), a.Clock.Now().Add(2*time.Hour).Format(time.RFC3339)
 	planned := a.announce(fmt.Sprintf(`{title: "planned", startsAt: %q, endsAt: %q, segments: ["beta"]}`, start, end))
-	got := a.host(`mutation { setSegments(input: {userId: "user:bob", segments: ["beta", "beta", "staff"]}) { user { key } } }`, nil)
+	got := a.askWithHostToken(`mutation { setSegments(input: {userId: "user:bob", segments: ["beta", "beta", "staff"]}) { user { key } } }`, nil)
 	if got.at("setSegments", "user", "key") != "bob" {
 		t.Fatalf("%+v", got)
 	}
-	a.wantUnread("bob", "")
+	a.wantUnreadAnnouncements("bob", "")
 	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": planned}); node.at("node") != nil {
 		t.Errorf("what has not started is read: %+v", node)
 	}
 	a.Clock.Advance(time.Hour)
-	a.Work(a.Fanout)
-	a.wantUnread("bob", "planned")
-	a.wantUnread("carol", "")
+	a.RunDueJobs(a.Fanout)
+	a.wantUnreadAnnouncements("bob", "planned")
+	a.wantUnreadAnnouncements("carol", "")
 	if node := a.must("carol", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": planned}); node.at("node") != nil {
 		t.Errorf("what is meant for others is read: %+v", node)
 	}
-	a.host(`mutation { setSegments(input: {userId: "user:carol", segments: ["beta"]}) { user { key } } }`, nil)
-	a.wantUnread("carol", "planned")
-	a.host(`mutation { setSegments(input: {userId: "user:carol", segments: []}) { user { key } } }`, nil)
-	a.wantUnread("carol", "")
+	a.askWithHostToken(`mutation { setSegments(input: {userId: "user:carol", segments: ["beta"]}) { user { key } } }`, nil)
+	a.wantUnreadAnnouncements("carol", "planned")
+	a.askWithHostToken(`mutation { setSegments(input: {userId: "user:carol", segments: []}) { user { key } } }`, nil)
+	a.wantUnreadAnnouncements("carol", "")
 	a.Clock.Advance(time.Hour)
-	a.wantUnread("bob", "")
+	a.wantUnreadAnnouncements("bob", "")
 }
 
 func TestDots(t *testing.T) {
 	a := newAPI(t)
 	raise := func(input string) {
 		t.Helper()
-		if got := a.host(`mutation { raiseDot(input: `+input+`) { name } }`, nil); len(got.Errors) > 0 {
+		if got := a.askWithHostToken(`mutation { raiseDot(input: `+input+`) { name } }`, nil); len(got.Errors) > 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
 	want := func(key string, shop, wallet bool) {
 		t.Helper()
-		if _, lit := a.unread(key); lit["shop"] != shop || lit["wallet"] != wallet {
+		if _, lit := a.unreadAnnouncements(key); lit["shop"] != shop || lit["wallet"] != wallet {
 			t.Errorf("%s sees lit %v", key, lit)
 		}
 	}
@@ -140,7 +140,7 @@ func TestDots(t *testing.T) {
 	raise(`{name: "shop"}`)
 	raise(`{name: "wallet", segments: ["beta"]}`)
 	want("bob", true, false)
-	a.host(`mutation { setSegments(input: {userId: "user:bob", segments: ["beta"]}) { user { key } } }`, nil)
+	a.askWithHostToken(`mutation { setSegments(input: {userId: "user:bob", segments: ["beta"]}) { user { key } } }`, nil)
 	want("bob", true, true)
 	cleared := a.must("bob", `mutation { clearDot(input: {name: "shop"}) { badges { dots { name lit } } } }`, nil)
 	if cleared.at("clearDot", "badges", "dots", 0, "lit") != false || cleared.at("clearDot", "badges", "dots", 1, "lit") != true {
@@ -150,7 +150,7 @@ func TestDots(t *testing.T) {
 	want("carol", true, false)
 	raise(`{name: "shop"}`)
 	want("bob", true, true)
-	if got := a.as("bob", `mutation { clearDot(input: {name: "nope"}) { badges { version } } }`, nil); got.code() != services.NotFound {
+	if got := a.askAs("bob", `mutation { clearDot(input: {name: "nope"}) { badges { version } } }`, nil); got.code() != services.NotFound {
 		t.Errorf("an unknown dot: %+v", got)
 	}
 }
@@ -180,7 +180,7 @@ func TestAnnouncementsArePaged(t *testing.T) {
 	if strings.Join(titles, " ") != "6 5 4 3 2 1 0" {
 		t.Errorf("the pages are %v", titles)
 	}
-	if got := a.as("carol", `query($after: String) { viewer { announcements(after: $after) { edges { cursor } } } }`, map[string]any{"after": after}); got.code() != services.Invalid {
+	if got := a.askAs("carol", `query($after: String) { viewer { announcements(after: $after) { edges { cursor } } } }`, map[string]any{"after": after}); got.code() != services.Invalid {
 		t.Errorf("a cursor of another user: %+v", got)
 	}
 }
@@ -191,8 +191,8 @@ func TestBadInputOfAnnouncements(t *testing.T) {
 	waiting := a.announce(`{title: "waiting", startsAt: ` + at(time.Hour) + `}`)
 	running := a.announce(`{title: "running"}`)
 	gone := a.announce(`{title: "gone"}`)
-	a.host(`mutation { withdrawAnnouncement(input: {announcementId: "`+gone+`"}) { announcementId } }`, nil)
-	a.unread("bob")
+	a.askWithHostToken(`mutation { withdrawAnnouncement(input: {announcementId: "`+gone+`"}) { announcementId } }`, nil)
+	a.unreadAnnouncements("bob")
 	before := a.must("bob", announcementsQuery, nil)
 	publish := func(input string) string {
 		return `mutation { publishAnnouncement(input: ` + input + `) { announcement { id } } }`
@@ -254,7 +254,7 @@ func TestBadInputOfAnnouncements(t *testing.T) {
 		`mutation { setSegments(input: {userId: "user:bob", segments: ["staff"]}) { user { id } } }`,
 		`mutation { withdrawAnnouncement(input: {announcementId: "` + running + `"}) { announcementId } }`,
 	} {
-		if got := a.as("bob", query, nil); got.code() != services.Forbidden {
+		if got := a.askAs("bob", query, nil); got.code() != services.Forbidden {
 			t.Errorf("a viewer may: %s: %+v", query, got)
 		}
 		if got := a.ask("", nil, query, nil); got.code() != services.Unauthenticated {
@@ -265,7 +265,7 @@ func TestBadInputOfAnnouncements(t *testing.T) {
 
 func TestAnnouncementsAreIngested(t *testing.T) {
 	a := newAPI(t)
-	a.unread("bob")
+	a.unreadAnnouncements("bob")
 	got := a.ingest(
 		map[string]any{"publishAnnouncement": map[string]any{"title": "news", "key": "k"}},
 		map[string]any{"publishAnnouncement": map[string]any{"title": "news", "key": "k"}},
@@ -282,16 +282,16 @@ func TestAnnouncementsAreIngested(t *testing.T) {
 		got.at("ingest", "results", 5, "error", "code") != "NOT_FOUND" || got.at("ingest", "results", 6, "error", "code") != "INVALID" {
 		t.Fatalf("the results are %+v", results)
 	}
-	a.wantUnread("bob", "news")
-	if _, lit := a.unread("bob"); !lit["shop"] {
+	a.wantUnreadAnnouncements("bob", "news")
+	if _, lit := a.unreadAnnouncements("bob"); !lit["shop"] {
 		t.Errorf("lit are %v", lit)
 	}
 	a.ingest(
 		map[string]any{"markAnnouncementsRead": map[string]any{"as": "user:bob", "upTo": id}},
 		map[string]any{"clearDot": map[string]any{"as": "user:bob", "name": "shop"}},
 	)
-	a.wantUnread("bob", "")
-	if _, lit := a.unread("bob"); lit["shop"] {
+	a.wantUnreadAnnouncements("bob", "")
+	if _, lit := a.unreadAnnouncements("bob"); lit["shop"] {
 		t.Errorf("lit are %v", lit)
 	}
 }

@@ -74,7 +74,7 @@ func TestALongTextHasItsLimit(t *testing.T) {
 		`mutation { publishPost(input: {body: "` + strings.Repeat("a", 5001) + `"}) { created } }`:                    5000,
 		`mutation { publishPost(input: {body: "a", idempotencyKey: "` + strings.Repeat("a", 65) + `"}) { created } }`: 64,
 	} {
-		got := a.as("alice", query, nil)
+		got := a.askAs("alice", query, nil)
 		if got.code() != services.Invalid || got.Errors[0].Extensions["limit"] != limit || got.Errors[0].Extensions["reason"] != services.ReasonLimit {
 			t.Errorf("%.60s: %+v, want the limit %v", query, got, limit)
 		}
@@ -87,7 +87,7 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `{ viewer { badges { version } } }`, nil)
 	a.announce(`{title: "news"}`)
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	const zero = "0000000000000"
 	session, _ := a.must("alice", `{ viewer { liveBoard { sessionId } } }`, nil).at("viewer", "liveBoard", "sessionId").(string)
 	for argument, query := range map[string]string{
@@ -100,7 +100,7 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 		"ids":               `mutation { markNotificationsRead(input: {ids: ["notification:` + zero + `"]}) { badges { version } } }`,
 	} {
 		argument, _, _ = strings.Cut(argument, " ")
-		if got := a.as("alice", query, nil); got.code() != services.NotFound || got.Errors[0].Extensions["argument"] != argument {
+		if got := a.askAs("alice", query, nil); got.code() != services.NotFound || got.Errors[0].Extensions["argument"] != argument {
 			t.Errorf("%s: %+v", query, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestTheTimeOfAnEventIsCutToMilliseconds(t *testing.T) {
 	a := newAPI(t)
 	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	at := func(moment time.Time) event {
-		full := inFull(event{"publishPost": event{"as": "user:bob", "key": "once", "body": "a"}})
+		full := expandEvent(event{"publishPost": event{"as": "user:bob", "key": "once", "body": "a"}})
 		full["at"] = moment.Format(time.RFC3339Nano)
 		return full
 	}

@@ -16,7 +16,7 @@ func readings(query string) int {
 
 // The objects behind the counts have many types, whose fields conflict in one selection, so the selection is written by hand. It has
 // the types with fields that cause further reads.
-func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *counted) {
+func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *filledWorld) {
 	const author = "author { key name viewerFollows }"
 	const node = `node { __typename id ... on Post { ` + author + ` likeCount viewerHasLiked commentCount parent { id } comments { nodes { id } } }
 		... on Notification { subject { id ` + author + ` } actors { key } causes { __typename ... on Post { ` + author + ` } ... on User { key viewerMutes } } }

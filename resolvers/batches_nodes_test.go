@@ -9,7 +9,7 @@ import (
 )
 
 // Objects of every type that are requested by their IDs are read together.
-func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
+func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *filledWorld) {
 	c.remembersReader = true
 	node := c.selector.schema.Types["Node"]
 	for _, kind := range c.selector.schema.GetPossibleTypes(node) {
@@ -17,7 +17,7 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 			continue
 		}
 		t.Run(kind.Name, func(t *testing.T) {
-			selected := " { id ... on " + kind.Name + c.selector.below(kind) + " }"
+			selected := " { id ... on " + kind.Name + c.selector.selectAllFields(kind) + " }"
 			ids := c.ids(kind.Name)
 			ids = ids[:min(histories.Number(t, 12, 100), len(ids))]
 			got := c.askEverywhere(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
@@ -42,7 +42,7 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 }
 
 // IDs that no object has are looked up together too, and each once.
-func missesAreReadInBatches(t *testing.T, c *counted) {
+func missesAreReadInBatches(t *testing.T, c *filledWorld) {
 	c.remembersReader = true
 	missing := []string{
 		"user:nobody1", "user:nobody2", "user:nobody1", "post:0000000000001", "post:0000000000002", "show:0000000000001",

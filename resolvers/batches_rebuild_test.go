@@ -10,7 +10,7 @@ import (
 const rebuildTrips = 3
 
 // The first query of badges after Redis has lost everything takes three round trips to Redis, and runs each SQL statement at most once.
-func badgesAfterALossAreReadInThreeRoundTrips(t *testing.T, c *counted) {
+func badgesAfterALossAreReadInThreeRoundTrips(t *testing.T, c *filledWorld) {
 	const query = "{ viewer { badges { total { value precision } conversations { total { value precision } } notifications { total { value precision } } homeFeed { value precision } } } }"
 	before := c.must("reader", query, nil)
 	c.Must(c.Redis.Commands().FlushAll(t.Context()).Err())

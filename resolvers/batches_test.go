@@ -59,8 +59,8 @@ func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []
 	return map[services.PostID]services.Post{}, map[services.UserID]services.User{}, nil
 }
 
-// counted is a world whose reader has something in every list.
-type counted struct {
+// filledWorld is a world whose reader has something in every list.
+type filledWorld struct {
 	*api
 	made            *fanouttest.World // the first node, from which the others are made
 	sql             *statements       // counts the statements of all nodes
@@ -80,12 +80,12 @@ func TestReadsAreBatched(t *testing.T) {
 			engines := options(t)
 			engines.Trace = sql.note
 			world := fanouttest.New(t, engines)
-			filled := &counted{made: world, sql: sql, selector: newSelector(t)}
+			filled := &filledWorld{made: world, sql: sql, selector: newSelector(t)}
 			filled.api = newAPIOn(t, world, 0, 0)
 			filled.fill()
 			for _, test := range []struct {
 				name string
-				run  func(t *testing.T, c *counted)
+				run  func(t *testing.T, c *filledWorld)
 			}{
 				{"lists", everyListIsReadInBatches},
 				{"aliases", aliasesOfAListAreReadInBatches},
@@ -109,13 +109,13 @@ func TestReadsAreBatched(t *testing.T) {
 }
 
 // restart starts a node with empty caches, on a Redis with or without copies of posts and people.
-func (c *counted) restart(copies bool) {
+func (c *filledWorld) restart(copies bool) {
 	world := c.made.AnotherNode()
 	if !copies {
 		world = c.made.AnotherNodeWith(forgetful{c.made.Redis}, nil)
 	}
 	c.api = newAPIOn(c.t, world, 0, 0) // it registers the node caches of features
-	_, err := world.Memory.Log.RunOnce(c.t.Context())
+	_, err := world.Caches.Log.RunOnce(c.t.Context())
 	c.Must(err)
 	if c.remembersReader {
 		c.must("reader", "{ viewer { __typename } }", nil)
@@ -123,7 +123,7 @@ func (c *counted) restart(copies bool) {
 }
 
 // askInBatches sends a query as the reader, and fails if the query takes more round trips or statements than are allowed.
-func (c *counted) askInBatches(t *testing.T, when, query string, variables map[string]any) answer {
+func (c *filledWorld) askInBatches(t *testing.T, when, query string, variables map[string]any) answer {
 	t.Helper()
 	c.sql.take()
 	got := c.ask("reader", []services.Scope{services.ScopeViewer, services.ScopeAdmin, services.ScopeIngest}, query, variables)
@@ -144,7 +144,7 @@ func (c *counted) askInBatches(t *testing.T, when, query string, variables map[s
 
 // askEverywhere sends a query to a node with empty caches, to another one that finds copies in Redis, and to the latter again, which then
 // has everything in its caches.
-func (c *counted) askEverywhere(t *testing.T, query string, variables map[string]any) (got answer) {
+func (c *filledWorld) askEverywhere(t *testing.T, query string, variables map[string]any) (got answer) {
 	t.Helper()
 	c.restart(false)
 	c.askInBatches(t, "cold", query, variables)
@@ -178,9 +178,9 @@ func (s *selector) isList(field *ast.FieldDefinition) bool {
 	return kind.IsCompositeType() && (field.Type.Elem != nil || strings.HasSuffix(kind.Name, "Connection"))
 }
 
-// field returns the text that selects a field of the type of, and everything below it. more are further arguments, and above the types
+// selectField returns the text that selects a field of the type of, and everything below it. more are further arguments, and above the types
 // that contain the field.
-func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more string, above ...string) string {
+func (s *selector) selectField(of *ast.Definition, field *ast.FieldDefinition, more string, above ...string) string {
 	arguments := required[of.Name+"."+field.Name]
 	for _, argument := range field.Arguments {
 		if argument.Type.NonNull && argument.DefaultValue == nil && arguments == "" {
@@ -194,12 +194,12 @@ func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more st
 	if arguments += " " + more; arguments != " " {
 		text += "(" + arguments + ")"
 	}
-	return text + s.below(s.schema.Types[field.Type.Name()], above...)
+	return text + s.selectAllFields(s.schema.Types[field.Type.Name()], above...)
 }
 
-// below returns the selection of all fields of a type. above are the types that contain it: a field of one of these types is left out,
+// selectAllFields returns the selection of all fields of a type. above are the types that contain it: a field of one of these types is left out,
 // because it would never end.
-func (s *selector) below(kind *ast.Definition, above ...string) string {
+func (s *selector) selectAllFields(kind *ast.Definition, above ...string) string {
 	if !kind.IsCompositeType() {
 		return ""
 	}
@@ -207,12 +207,12 @@ func (s *selector) below(kind *ast.Definition, above ...string) string {
 	fields := []string{"__typename"}
 	for _, one := range s.schema.GetPossibleTypes(kind) {
 		if kind.Kind == ast.Union && !slices.Contains(above, one.Name) {
-			fields = append(fields, "... on "+one.Name+s.below(one, above...))
+			fields = append(fields, "... on "+one.Name+s.selectAllFields(one, above...))
 		}
 	}
 	for _, field := range kind.Fields {
 		if !strings.HasPrefix(field.Name, "__") && !slices.Contains(above, field.Type.Name()) && !s.tooMany(kind, field, above) {
-			fields = append(fields, s.field(kind, field, "", above...))
+			fields = append(fields, s.selectField(kind, field, "", above...))
 		}
 	}
 	return " { " + strings.Join(fields, " ") + " }"
@@ -274,11 +274,11 @@ func compareNodes(t *testing.T, value any) (compared int) {
 	return compared
 }
 
-// markedReason says, in uncounted, why no query here selects the lists in the payloads of marks.
+// markedReason says, in unselectedLists, why no query here selects the lists in the payloads of marks.
 const markedReason = "of a mutation, read as the list of the viewer is"
 
-// uncounted are the lists that these queries do not select, with the reason or the test that reads them.
-var uncounted = map[string]string{
+// unselectedLists are the lists that these queries do not select, with the reason or the test that reads them.
+var unselectedLists = map[string]string{
 	"CommentConnection.nodes": "a type is not asked for within itself; its edges are",
 	"UserConnection.nodes":    "listsOfTheUsersOfAListAreReadInBatches",
 	"Query.users":             "usersOfTheHostAreReadInBatches", "UserBadges.unread": "the same",
@@ -301,11 +301,11 @@ var uncounted = map[string]string{
 }
 
 // Each list of the viewer, with everything below it, is read in batches.
-func everyListIsReadInBatches(t *testing.T, c *counted) {
+func everyListIsReadInBatches(t *testing.T, c *filledWorld) {
 	viewer := c.selector.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
 		t.Run(field.Name, func(t *testing.T) {
-			query := "{ viewer { " + c.selector.field(viewer, field, "") + " } }"
+			query := "{ viewer { " + c.selector.selectField(viewer, field, "") + " } }"
 			got := c.askEverywhere(t, query, nil)
 			if compared := compareNodes(t, got.Data); compared == 0 && strings.HasSuffix(field.Type.Name(), "Connection") {
 				t.Error("no nodes were compared with those of edges")
@@ -327,7 +327,7 @@ func everyListIsReadInBatches(t *testing.T, c *counted) {
 			if kind.BuiltIn || kind.Kind != ast.Object || strings.HasPrefix(field.Name, "__") || !c.selector.isList(field) {
 				continue
 			}
-			if _, known := uncounted[name]; !known && !c.selector.lists[name] {
+			if _, known := unselectedLists[name]; !known && !c.selector.lists[name] {
 				t.Errorf("the list %s was not asked for", name)
 			}
 		}
@@ -335,7 +335,7 @@ func everyListIsReadInBatches(t *testing.T, c *counted) {
 }
 
 // A list that an operation names several times, with different selections and sizes, is read once.
-func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
+func aliasesOfAListAreReadInBatches(t *testing.T, c *filledWorld) {
 	fewest := histories.Number(t, 3, 10)
 	viewer := c.selector.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
@@ -346,7 +346,7 @@ func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
 				if field.Arguments.ForName("first") != nil {
 					more = fmt.Sprint("first: ", fewest+i)
 				}
-				fields = append(fields, fmt.Sprintf("a%d: %s", i, c.selector.field(viewer, field, more)))
+				fields = append(fields, fmt.Sprintf("a%d: %s", i, c.selector.selectField(viewer, field, more)))
 			}
 			got := c.askEverywhere(t, "{ viewer { "+strings.Join(fields, " ")+" } }", nil)
 			for i, alone := range fields {

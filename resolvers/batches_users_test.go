@@ -7,7 +7,7 @@ import (
 )
 
 // For the users of a page, each kind of list, such as their followers, is read by one statement, wherever the users occur.
-func listsOfTheUsersOfAListAreReadInBatches(t *testing.T, c *counted) {
+func listsOfTheUsersOfAListAreReadInBatches(t *testing.T, c *filledWorld) {
 	const lists = `{ key viewerFollows followsViewer viewerMutes viewerBlocks viewerHides
 		followers(first: 5) { nodes { key name } pageInfo { endCursor } } followees(first: 5) { nodes { key name } pageInfo { endCursor } }
 		posts(first: 5) { nodes { id likeCount viewerHasLiked parent { id } } } shows(first: 5) { nodes { id title viewerHasReminder host { key } } } }`

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	crowd     = 40 // people beside the reader
-	perList   = 30 // entries in each list, at least
-	talks     = 34 // conversations of the reader
-	perTalk   = 5  // messages in each of them
-	itsPeople = 6  // members of each of them, beside the reader
+	peopleCount             = 40 // people beside the reader
+	entriesPerList          = 30 // entries in each list, at least
+	conversationCount       = 34 // conversations of the reader
+	messagesPerConversation = 5  // messages in each of them
+	membersPerConversation  = 6  // members of each of them, beside the reader
 )
 
 // tooMany reports whether a field is a list of users within a list of users: such a selection would be too large. See
@@ -39,7 +39,7 @@ func mostRuns(query, statement string) int {
 }
 
 // mustIngest sends events to ingest, all of which have to succeed, and returns the IDs of the objects that they made.
-func (c *counted) mustIngest(events ...event) (ids []string) {
+func (c *filledWorld) mustIngest(events ...event) (ids []string) {
 	c.t.Helper()
 	for part := range slices.Chunk(events, 200) {
 		got := c.ingest(part...)
@@ -55,30 +55,30 @@ func (c *counted) mustIngest(events ...event) (ids []string) {
 }
 
 // person returns the ID of the i-th of the people beside the reader.
-func person(i int) string { return fmt.Sprintf("user:p%02d", i%crowd) }
+func person(i int) string { return fmt.Sprintf("user:p%02d", i%peopleCount) }
 
 // fill gives the reader something in every list.
-func (c *counted) fill() {
+func (c *filledWorld) fill() {
 	const reader = "user:reader"
 	c.must("reader", `{ viewer { badges { version } } }`, nil) // later items are new to the reader
 	c.Clock.Advance(time.Minute)
 	var events []event
-	for i := range crowd {
+	for i := range peopleCount {
 		events = append(events, event{"setProfile": event{"as": person(i), "name": fmt.Sprint("Person ", i)}})
 	}
 	events = append(events, event{"setProfile": event{"as": reader, "name": "The reader"}})
-	for i := range perList {
+	for i := range entriesPerList {
 		events = append(events, event{"follow": event{"as": reader, "userId": person(i)}}, event{"follow": event{"as": person(i), "userId": reader}})
 	}
-	for i := range perList / 3 {
+	for i := range entriesPerList / 3 {
 		events = append(events, event{"setFollowMode": event{"as": reader, "userId": person(i), "mode": "LIVE_ONLY"}})
 	}
 	c.mustIngest(events...)
 	c.fillPosts(reader)
-	c.fillTalks(reader)
+	c.fillConversations(reader)
 	c.fillShows(reader)
 	events = nil
-	for i := range perList {
+	for i := range entriesPerList {
 		id := fmt.Sprint("v", i)
 		events = append(events,
 			event{"mute": event{"as": reader, "userId": fmt.Sprint("user:muted", i)}},
@@ -90,14 +90,14 @@ func (c *counted) fill() {
 			event{"addViewItem": event{"code": "news", "view": id, "item": "one", "at": c.Clock.Now().Add(time.Second)}},
 		)
 	}
-	for i := range perList {
+	for i := range entriesPerList {
 		browser := devicestest.NewBrowser(fmt.Sprint("https://push.example/", i))
 		c.must("reader", `mutation($e: URL!, $p: String!, $a: String!) { registerDevice(input: {endpoint: $e, p256dh: $p, auth: $a, name: "phone"}) { changed } }`,
 			map[string]any{"e": browser.Endpoint, "p": browser.P256dh, "a": browser.Auth})
 	}
 	events = append(events, event{"raiseDot": event{"name": "shop"}})
 	c.mustIngest(events...)
-	c.Quiet(c.Fanout)
+	c.RunAllJobs(c.Fanout)
 	// While the reader's document lacks the last command, a board is read from SQL, and its list of replays is not built in Redis. So
 	// wait until the documents are up to date.
 	for left := 1; left > 0; {
@@ -105,13 +105,13 @@ func (c *counted) fill() {
 			c.t.Fatalf("the views of %d users are stale", left)
 		}
 	}
-	c.must("reader", "{ viewer { "+c.selector.field(c.selector.schema.Types["Viewer"], c.selector.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
+	c.must("reader", "{ viewer { "+c.selector.selectField(c.selector.schema.Types["Viewer"], c.selector.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
 }
 
 // fillPosts makes posts, likes and answers, which fill the feed and the notifications.
-func (c *counted) fillPosts(reader string) {
+func (c *filledWorld) fillPosts(reader string) {
 	var events []event
-	for i := range perList {
+	for i := range entriesPerList {
 		events = append(events, event{"publishPost": event{"as": reader, "body": "mine"}}, event{"publishPost": event{"as": person(i), "body": "theirs", "mentions": []string{reader}}})
 	}
 	posts := c.mustIngest(events...)
@@ -126,12 +126,12 @@ func (c *counted) fillPosts(reader string) {
 	c.mustIngest(events...)
 }
 
-// fillTalks makes conversations with messages.
-func (c *counted) fillTalks(reader string) {
+// fillConversations makes conversations with messages.
+func (c *filledWorld) fillConversations(reader string) {
 	var events []event
-	for i := range talks {
+	for i := range conversationCount {
 		var members []string
-		for k := range itsPeople {
+		for k := range membersPerConversation {
 			members = append(members, person(i*3+k))
 		}
 		events = append(events, event{"createConversation": event{"as": reader, "kind": "GROUP", "title": fmt.Sprint("talk ", i), "memberIds": members}})
@@ -139,7 +139,7 @@ func (c *counted) fillTalks(reader string) {
 	conversations := c.mustIngest(events...)
 	events = nil
 	for i, conversation := range conversations {
-		for k := range perTalk {
+		for k := range messagesPerConversation {
 			events = append(events, event{"sendMessage": event{
 				"as": person(i*3 + k), "conversationId": conversation, "body": "hello", "mentionIds": []string{reader, person(i*3 + k + 1)},
 			}})
@@ -149,9 +149,9 @@ func (c *counted) fillTalks(reader string) {
 }
 
 // fillShows makes shows for the live board.
-func (c *counted) fillShows(reader string) {
+func (c *filledWorld) fillShows(reader string) {
 	var events []event
-	for i := range perList {
+	for i := range entriesPerList {
 		events = append(events, event{"scheduleShow": event{"as": person(i), "title": fmt.Sprint("show ", i), "plannedAt": c.Clock.Now().Add(time.Hour)}})
 	}
 	shows := c.mustIngest(events...)
@@ -171,12 +171,12 @@ func (c *counted) fillShows(reader string) {
 		}
 	}
 	c.mustIngest(events...)
-	_, err := c.Memory.Log.RunOnce(c.t.Context())
+	_, err := c.Caches.Log.RunOnce(c.t.Context())
 	c.Must(err)
 }
 
 // ids returns the IDs of the objects of a type in the reader's lists.
-func (c *counted) ids(kind string) (ids []string) {
+func (c *filledWorld) ids(kind string) (ids []string) {
 	c.t.Helper()
 	const page = "edges { node { id } }"
 	lists := map[string]struct{ query, prefix string }{
@@ -219,7 +219,7 @@ func (c *counted) ids(kind string) (ids []string) {
 		}
 	}
 	walk(c.must("reader", "{ viewer { "+list.query+" } }", nil).Data)
-	least := perList
+	least := entriesPerList
 	if kind == "Device" {
 		least = devices.MaxDevices // a user cannot have more
 	}

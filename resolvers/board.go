@@ -17,10 +17,10 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 	if err != nil {
 		return live.Board{}, err
 	}
-	if lastID, err = r.optionalRefID(ctx, viewer, "lastId", lastID); err != nil {
+	if lastID, err = r.resolveOptionalID(ctx, viewer, "lastId", lastID); err != nil {
 		return live.Board{}, err
 	}
-	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: deviceName(ctx)})
+	return r.Live.Board(ctx, viewer, live.BoardRequest{First: size, After: after, Session: sessionID, LastID: lastID, Device: deviceName(ctx)})
 }
 
 // boardConnection makes a page of a board for its viewer. An edge has the values that the session froze, and its node is the
@@ -67,7 +67,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 	}
 	// A client that reconnects may already have the state with which the watch begins. Then this state is not sent.
 	known := func(change live.Change) bool { return change.Unchanged() && change.Badges.Version == since }
-	return relay(ctx, cancel, r.Log, changes, exceptKnown(known, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
+	return relay(ctx, cancel, r.Log, changes, skipKnown(known, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		return r.liveBoardChange(ctx, viewer, change)
 	})), nil
 }

@@ -29,7 +29,7 @@ func (r *mutationResolver) Notify(ctx context.Context, input graph.NotifyInput) 
 		return nil, err
 	}
 	payload := &graph.NotifyPayload{HostNotificationID: done.id, Created: done.created}
-	if told := ifRead[notifications.Told](r.Resolver)(r.sentNotification(ctx, done.id)); told != nil {
+	if told := nilOnError[notifications.Told](r.Resolver)(r.sentNotification(ctx, done.id)); told != nil {
 		payload.Recipients = &told.Recipients
 	}
 	return payload, nil

@@ -15,7 +15,7 @@ import (
 func TestVerbsAreIdempotent(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
-		a.Named("bob")
+		a.MakeNamedUsers("bob")
 		post := a.publish("bob")
 		show := a.schedule("bob", time.Hour)
 		room := a.createConversation("ROOM", "bob", "carol")
@@ -64,7 +64,7 @@ func TestVerbsAreIdempotent(t *testing.T) {
 // exists by then.
 func TestAKeyRemembersThatItChanged(t *testing.T) {
 	a := newAPI(t)
-	a.Named("bob")
+	a.MakeNamedUsers("bob")
 	for range 3 {
 		got := a.must("alice", `mutation { follow(input: {userId: "user:bob", idempotencyKey: "k"}) { changed } }`, nil)
 		if got.at("follow", "changed") != true {
@@ -79,7 +79,7 @@ func TestAKeyRemembersThatItChanged(t *testing.T) {
 // One refused field leaves the other mutations and lists of the answer as they are.
 func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 	a := newAPI(t)
-	got := a.as("alice", `mutation {
+	got := a.askAs("alice", `mutation {
 		done: publishPost(input: {body: "hello"}) { post { id } edge { cursor node { id } } }
 		refused: likePost(input: {postId: "post:0000000000001"}) { badges { version } }
 	}`, nil)
@@ -87,7 +87,7 @@ func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 	if got.code() != services.NotFound || id == nil || got.at("refused") != nil || got.at("done", "edge", "node", "id") != id {
 		t.Errorf("two mutations: %+v %+v", got.Data, got.Errors)
 	}
-	got = a.as("alice", `{ viewer { id badges { id total { value } } homeFeed(after: "old") { lastId } notifications(first: 0) { readToken } announcements { edges { cursor } } } }`, nil)
+	got = a.askAs("alice", `{ viewer { id badges { id total { value } } homeFeed(after: "old") { lastId } notifications(first: 0) { readToken } announcements { edges { cursor } } } }`, nil)
 	if len(got.Errors) != 2 || got.at("viewer", "badges", "total", "value") == nil || got.at("viewer", "announcements") == nil || got.at("viewer", "homeFeed") != nil {
 		t.Errorf("two bad lists: %+v %+v", got.Data, got.Errors)
 	}
@@ -100,7 +100,7 @@ func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 // payload and in the viewer of the payload.
 func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	a := newAPI(t)
-	a.Named("bob")
+	a.MakeNamedUsers("bob")
 	const query = `{ nodes(ids: ["viewer:alice", "badges:alice"]) { __typename id ... on Viewer { badges { id } } ... on Badges { total { value } } } }`
 	got := a.must("alice", query, nil)
 	if got.at("nodes", 0, "badges", "id") != "badges:alice" || got.at("nodes", 1, "id") != "badges:alice" || got.at("nodes", 1, "total", "value") == nil {
@@ -155,7 +155,7 @@ func TestTheSchemaNamesEveryErrorCode(t *testing.T) {
 	var named []services.Code
 	for _, value := range schema.Types["ErrorCode"].EnumValues {
 		named = append(named, services.Code(value.Name))
-		if !isOurs(value.Name) {
+		if !isServiceCode(value.Name) {
 			t.Errorf("%s is no code", value.Name)
 		}
 	}
@@ -227,7 +227,7 @@ func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
 		b := newAPIOn(t, w.AnotherNode(), 10, 5)
 		for _, name := range []string{"one", "two", "three"} {
 			got := a.must("alice", fmt.Sprintf(`mutation { setProfile(input: {name: %q}) { user { name } } }`, name), nil)
-			_, err := b.Memory.Log.RunOnce(t.Context())
+			_, err := b.Caches.Log.RunOnce(t.Context())
 			w.Must(err)
 			there := b.must("bob", `{ node(id: "user:alice") { ... on User { name } } }`, nil)
 			if got.at("setProfile", "user", "name") != name || there.at("node", "name") != name {

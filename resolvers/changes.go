@@ -26,7 +26,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
 			Message: "changes: the change stream is off: start every node with --changes"}
 	}
-	found, err := r.Stream.After(ctx, position.ReadTo, size+1)
+	found, err := r.Stream.ChangesAfter(ctx, position.ReadTo, size+1)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	if err != nil {
 		return nil, err
 	}
-	mentioned, err := loader.Mentions(ctx, ids, r.Chat.Mentioned)
+	mentioned, err := loader.Mentions(ctx, ids, r.Chat.MentionedUsers)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func graphConversation(state chat.State) graph.Conversation {
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
 		Unread:   services.NewCount(int(state.Own.Unread()), services.Exact, time.Time{}),
 		Mentions: services.NewCount(int(state.Own.UnreadMentions()), services.Exact, time.Time{}),
-		Muted:    state.Own.Muted, ReadToken: chat.ReadToken(state.Own), State: state,
+		Muted:    state.Own.Muted, ReadToken: chat.NewReadToken(state.Own), State: state,
 		ViewerCanRemoveMembers: state.Kind != chat.Direct && state.Creator == state.Own.User,
 	}
 	// A muted conversation counts in the total by its mentions only.
@@ -145,19 +145,19 @@ func graphConversation(state chat.State) graph.Conversation {
 	return c
 }
 
-// conversation reads one conversation for a payload. The error is NOT_FOUND if the viewer is not a member, for example after
+// readConversation reads one conversation for a payload. The error is NOT_FOUND if the viewer is not a member, for example after
 // quitConversation. It reads SQL, which has the change that was just committed.
-func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
-	state, err := r.Chat.One(ctx, viewer.Number, id)
+func (r *Resolver) readConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
+	state, err := r.Chat.ReadConversation(ctx, viewer.Number, id)
 	if err != nil {
 		return graph.Conversation{}, err
 	}
 	return graphConversation(state), nil
 }
 
-// message reads the message of an operation for its payload. It checks the viewer's own right to see the message, as any read
+// readMessage reads the message of an operation for its payload. It checks the viewer's own right to see the message, as any read
 // does. The message is read again and not made from the input, because mentions and recalls change it.
-func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
+func (r *Resolver) readMessage(ctx context.Context, done *committedOperation) (graph.Message, error) {
 	id, err := services.ParseMessageID("messageId", done.id)
 	if err != nil {
 		return graph.Message{}, err
@@ -177,9 +177,9 @@ func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, erro
 	return list[0], nil
 }
 
-// inConversation runs an operation in a conversation, and returns the conversation as it is then. The mutations that return a
+// runInConversation runs an operation in a conversation, and returns the conversation as it is then. The mutations that return a
 // ConversationPayload differ only in their inputs.
-func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
+func runInConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
 		return nil, err
@@ -189,8 +189,8 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 
 // conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So the
 // conversation is null if the viewer has quit it by then; the badges count the remaining conversations.
-func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
-	conversation := ifSelected(ctx, r, func() (graph.Conversation, error) { return r.conversation(ctx, done.viewer, id) }, "conversation")
+func (r *Resolver) conversationPayload(ctx context.Context, done *committedOperation, id services.ConversationID) *graph.ConversationPayload {
+	conversation := readIfSelected(ctx, r, func() (graph.Conversation, error) { return r.readConversation(ctx, done.viewer, id) }, "conversation")
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 

@@ -87,11 +87,11 @@ func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conve
 }
 
 func (r *conversationResolver) Unread(ctx context.Context, obj *graph.Conversation) (*services.Count, error) {
-	return r.partOf(ctx, services.SourceConversations, obj.Unread)
+	return r.displayedPart(ctx, services.SourceConversations, obj.Unread)
 }
 
 func (r *conversationResolver) Mentions(ctx context.Context, obj *graph.Conversation) (*services.Count, error) {
-	return r.partOf(ctx, services.SourceConversations, obj.Mentions)
+	return r.displayedPart(ctx, services.SourceConversations, obj.Mentions)
 }
 
 func (r *conversationResolver) Ref(ctx context.Context, obj *graph.Conversation) (*string, error) {
@@ -155,7 +155,7 @@ func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.C
 }
 
 func (r *mutationResolver) JoinConversation(ctx context.Context, input graph.JoinConversationInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, joinConversation, input)
+	return runInConversation(ctx, r.Resolver, joinConversation, input)
 }
 
 func (r *mutationResolver) QuitConversation(ctx context.Context, input graph.QuitConversationInput) (*graph.QuitConversationPayload, error) {
@@ -169,11 +169,11 @@ func (r *mutationResolver) QuitConversation(ctx context.Context, input graph.Qui
 }
 
 func (r *mutationResolver) AddMembers(ctx context.Context, input graph.AddMembersInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, addMembers, input)
+	return runInConversation(ctx, r.Resolver, addMembers, input)
 }
 
 func (r *mutationResolver) RemoveMembers(ctx context.Context, input graph.RemoveMembersInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, removeMembers, input)
+	return runInConversation(ctx, r.Resolver, removeMembers, input)
 }
 
 func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMessageInput) (*graph.SendMessagePayload, error) {
@@ -181,9 +181,9 @@ func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMess
 	if err != nil {
 		return nil, err
 	}
-	message := ifSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.message(ctx, done) }, "message")
-	conversation := ifSelected(ctx, r.Resolver, func() (graph.Conversation, error) {
-		return r.conversation(ctx, done.viewer, done.call.conversation)
+	message := readIfSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.readMessage(ctx, done) }, "message")
+	conversation := readIfSelected(ctx, r.Resolver, func() (graph.Conversation, error) {
+		return r.readConversation(ctx, done.viewer, done.call.conversation)
 	}, "conversation")
 	return &graph.SendMessagePayload{Created: done.created, Message: message, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
@@ -193,13 +193,13 @@ func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.Recall
 	if err != nil {
 		return nil, err
 	}
-	message := ifSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.message(ctx, done) }, "message")
+	message := readIfSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.readMessage(ctx, done) }, "message")
 	return &graph.RecallMessagePayload{Changed: done.changed, Message: message, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.EnterConversationInput) (*graph.EnterConversationPayload, error) {
 	until := r.Chat.LeaseEnd()
-	payload, err := inConversation(ctx, r.Resolver, enterConversation, input)
+	payload, err := runInConversation(ctx, r.Resolver, enterConversation, input)
 	if err != nil {
 		return nil, err
 	}
@@ -207,23 +207,23 @@ func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.En
 }
 
 func (r *mutationResolver) LeaveConversation(ctx context.Context, input graph.LeaveConversationInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, leaveConversation, input)
+	return runInConversation(ctx, r.Resolver, leaveConversation, input)
 }
 
 func (r *mutationResolver) MarkConversationRead(ctx context.Context, input graph.MarkConversationReadInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, markConversationRead, input)
+	return runInConversation(ctx, r.Resolver, markConversationRead, input)
 }
 
 func (r *mutationResolver) MarkConversationUnread(ctx context.Context, input graph.MarkConversationUnreadInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, markConversationUnread, input)
+	return runInConversation(ctx, r.Resolver, markConversationUnread, input)
 }
 
 func (r *mutationResolver) MuteConversation(ctx context.Context, input graph.MuteConversationInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, muteConversation, input)
+	return runInConversation(ctx, r.Resolver, muteConversation, input)
 }
 
 func (r *mutationResolver) UnmuteConversation(ctx context.Context, input graph.UnmuteConversationInput) (*graph.ConversationPayload, error) {
-	return inConversation(ctx, r.Resolver, unmuteConversation, input)
+	return runInConversation(ctx, r.Resolver, unmuteConversation, input)
 }
 
 func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversationID string) (<-chan *graph.ConversationChange, error) {
@@ -231,7 +231,7 @@ func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversa
 	if err != nil {
 		return nil, err
 	}
-	conversationID, err = r.refID(ctx, viewer.Number, "conversationId", conversationID)
+	conversationID, err = r.resolveID(ctx, viewer.Number, "conversationId", conversationID)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (r *subscriptionResolver) ConversationsChanged(ctx context.Context, first *
 }
 
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (_ *graph.ConversationConnection, err error) {
-	place := chat.First
+	place := chat.FirstPlace
 	if after != nil {
 		if place, err = parseConversationCursor(obj.Number, *after); err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 // createConversation makes a conversation of its creator and some other users, and returns its ID.
 func (a *api) createConversation(kind, creator string, others ...string) string {
 	a.t.Helper()
-	a.Named(others...)
+	a.MakeNamedUsers(others...)
 	ids := []string{}
 	for _, other := range others {
 		ids = append(ids, "user:"+other)
@@ -31,9 +31,9 @@ const sayQuery = `mutation($c: ID!, $m: [ID!], $b: String!) { sendMessage(input:
 func (a *api) say(key, conversation string, mentions ...string) string {
 	a.t.Helper()
 	got := a.must(key, sayQuery, map[string]any{"c": conversation, "b": "hello", "m": mentions})
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	a.Clock.Advance(200 * time.Millisecond)
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	id, _ := got.at("sendMessage", "message", "id").(string)
 	return id
 }
@@ -45,7 +45,7 @@ func (a *api) markRead(key, conversation, upTo string) answer {
 	if upTo != "" {
 		variables["u"] = upTo
 	}
-	return a.as(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
+	return a.askAs(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
 }
 
 // unreadCounts returns a user's counts of unread messages and mentions in the badges, as text. They must equal the sums over the list
@@ -104,10 +104,10 @@ func TestUnreadIsSummedOverConversations(t *testing.T) {
 	a.wantUnreadCounts("nobody else's reading changes mine", "b", "0+0")
 }
 
-func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
+func TestMutesRecallsAndMarksChangeUnreadCounts(t *testing.T) {
 	a := newAPI(t)
 	group := a.createConversation("GROUP", "a", "b", "c")
-	a.Named("stranger")
+	a.MakeNamedUsers("stranger")
 	first := a.say("b", group, "user:a", "user:stranger")
 	second := a.say("b", group)
 	a.wantUnreadCounts("two, one mentions", "a", "2+1")
@@ -126,7 +126,7 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	token, _ := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": group}).at("node", "readToken").(string)
 	a.must("b", `mutation($m: ID!) { recallMessage(input: {messageId: $m}) { message { recalled body } } }`, map[string]any{"m": first})
 	a.Clock.Advance(200 * time.Millisecond)
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	a.wantUnreadCounts("recalled", "a", "1+0")
 	a.markRead("a", group, second)
 	a.wantUnreadCounts("read", "a", "0+0")
@@ -145,7 +145,7 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	}
 }
 
-func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
+func TestAnEnteredConversationDoesNotCount(t *testing.T) {
 	a := newAPI(t)
 	group := a.createConversation("GROUP", "a", "b")
 	a.say("b", group)
@@ -161,12 +161,12 @@ func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
 	a.wantUnreadCounts("outside", "a", "1+0")
 	a.must("a", enter, map[string]any{"c": group})
 	a.Clock.Advance(61 * time.Second)
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	a.say("b", group, "user:a")
 	a.wantUnreadCounts("the lease is over", "a", "1+1")
 }
 
-func TestMembersAlone(t *testing.T) {
+func TestOnlyMembersReadAConversation(t *testing.T) {
 	a := newAPI(t)
 	group, room := a.createConversation("GROUP", "a", "b"), a.createConversation("ROOM", "a")
 	message := a.say("a", group)
@@ -190,7 +190,7 @@ func TestMembersAlone(t *testing.T) {
 	a.wantMayRemove(map[string]bool{"a": false, "b": false}, a.createConversation("DIRECT", "a", "b"))
 	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
 	a.Clock.Advance(200 * time.Millisecond)
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	a.wantUnreadCounts("removed", "c", "0+0")
 }
 
@@ -198,7 +198,7 @@ func TestMembersAlone(t *testing.T) {
 // conversations, and removeMembers has to act accordingly.
 func (a *api) wantMayRemove(want map[string]bool, id string) {
 	a.t.Helper()
-	a.Named("d") // no member
+	a.MakeNamedUsers("d") // no member
 	for key, may := range want {
 		got := a.must(key, `query($id: ID!) { node(id: $id) { ... on Conversation { viewerCanRemoveMembers } } viewer { conversations { nodes { id viewerCanRemoveMembers } } } }`, map[string]any{"id": id})
 		listed := slices.ContainsFunc(got.at("viewer", "conversations", "nodes").([]any), func(node any) bool {
@@ -208,7 +208,7 @@ func (a *api) wantMayRemove(want map[string]bool, id string) {
 		if got.at("node", "viewerCanRemoveMembers") != may || !listed {
 			a.t.Errorf("%s can remove members of %s: %+v, want %v", key, id, got.Data, may)
 		}
-		removed := a.as(key, `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:d"]}) { conversation { id } } }`, map[string]any{"c": id})
+		removed := a.askAs(key, `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:d"]}) { conversation { id } } }`, map[string]any{"c": id})
 		if allowed := removed.code() == ""; allowed != may {
 			a.t.Errorf("%s removes members of %s: %q", key, id, removed.code())
 		}
@@ -218,11 +218,11 @@ func (a *api) wantMayRemove(want map[string]bool, id string) {
 // Every invalid input gets its code and a message with the reason, and changes nothing.
 func TestBadInputInConversations(t *testing.T) {
 	a := newAPI(t)
-	a.Named("d", "e", "f")
+	a.MakeNamedUsers("d", "e", "f")
 	group, direct, room := a.createConversation("GROUP", "a", "b", "c"), a.createConversation("DIRECT", "a", "b"), a.createConversation("ROOM", "a")
 	message, elsewhere := a.say("a", group), a.say("a", room)
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	beyond := "message:" + services.NewMessageID(1, 99).String()
 	token, _ := a.must("b", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": direct}).at("node", "readToken").(string)
 	mutation := func(text string, arguments ...any) string {
@@ -258,12 +258,12 @@ func TestBadInputInConversations(t *testing.T) {
 		{"another list's cursor", "a", `{ viewer { conversations(after: "AAAA") { edges { cursor } } } }`, services.Invalid, "after"},
 		{"no conversations at once", "a", `{ viewer { conversations(first: 0) { edges { cursor } } } }`, services.Invalid, "1 to 100"},
 	} {
-		got := a.as(bad.key, bad.query, nil)
+		got := a.askAs(bad.key, bad.query, nil)
 		if got.code() != bad.code || !strings.Contains(got.Errors[0].Message, bad.says) {
 			t.Errorf("%s: %+v, want %s about %q", bad.what, got.Errors, bad.code, bad.says)
 		}
 	}
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	a.wantUnreadCounts("nothing is half-done", "b", "1+0")
 }
 

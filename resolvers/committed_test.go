@@ -17,19 +17,19 @@ import (
 	"tidings/services"
 )
 
-// cutOff stands for Badges that cannot be read. After its commit, a mutation reads the badges first. This attempt calls cut, which
+// unreadableBadges stands for Badges that cannot be read. After its commit, a mutation reads the badges first. This attempt calls cut, which
 // makes every later read of the mutation fail too.
-type cutOff struct {
+type unreadableBadges struct {
 	Badges
 	cut func()
 }
 
-func (c cutOff) Read(context.Context, services.UserID) (*services.Badges, error) {
+func (c unreadableBadges) Read(context.Context, services.UserID) (*services.Badges, error) {
 	c.cut()
 	return nil, &services.Error{Code: services.Unavailable, Message: "nothing answers"}
 }
 
-func (c cutOff) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
+func (c unreadableBadges) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	return c.Read(ctx, user)
 }
 
@@ -39,7 +39,7 @@ func (a *api) askWithoutReadsAfterCommit(key, query string, variables map[string
 	ctx, cut := context.WithCancel(a.t.Context())
 	defer cut()
 	resolver := *a.resolver
-	resolver.Badge = cutOff{a.resolver.Badge, cut}
+	resolver.Badge = unreadableBadges{a.resolver.Badge, cut}
 	exec := executor.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: &resolver}), &resolver))
 	exec.SetErrorPresenter(ErrorPresenter(a.Log))
 	exec.SetRecoverFunc(Recover)
@@ -136,7 +136,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		if payload.Fields.ForName("badges") != nil && (again.at("r", "badges", "id") != "badges:alice" || again.at("r", "viewer") == nil) {
 			t.Errorf("%s again has no badges: %+v", step.verb, again.Data)
 		}
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 	}
 	for _, field := range schema.Mutation.Fields {
 		if entry, known := operations[field.Name]; known {

@@ -17,16 +17,16 @@ import (
 // or anything in it: the caller writes the next item into the same memory.
 type writer[T any] func(to []byte, value *T) []byte
 
-// member makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so that no
+// fieldCompiler makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so that no
 // request has to look at the selection.
-type member[T any] func(selected ast.SelectionSet) writer[T]
+type fieldCompiler[T any] func(selected ast.SelectionSet) writer[T]
 
-// object is the compiler of a type of the schema: a member for each field. The executor answers a selection that has a field
-// without a member. A test compares both answers for every field. A type that contains itself, as a post contains its parent,
-// cannot be a member of itself: Go refuses the cycle of initialisation.
-type object[T any] struct {
-	name    string
-	members map[string]member[T]
+// objectCompiler is the compiler of a type of the schema: a fieldCompiler for each field. The executor answers a selection that has a field
+// without one. A test compares both answers for every field. A type that contains itself, as a post contains its parent,
+// cannot be a field of itself: Go refuses the cycle of initialisation.
+type objectCompiler[T any] struct {
+	name   string
+	fields map[string]fieldCompiler[T]
 }
 
 // plainFields is the selection of a type with its fragments expanded. It returns false if the selection has directives, repeats a key
@@ -67,7 +67,7 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 // compile makes the writer of a selection; nil if the selection is not plain or has a field that cannot be compiled. One such field
 // anywhere below is enough to leave the whole selection to the executor. The writer writes the fields in the order of the document, as
 // an answer must have them.
-func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
+func (o objectCompiler[T]) compile(selected ast.SelectionSet) writer[T] {
 	type part struct {
 		key   []byte
 		write writer[T]
@@ -78,7 +78,7 @@ func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	}
 	var parts []part
 	for _, field := range fields {
-		write := o.field(field)
+		write := o.compileField(field)
 		if write == nil {
 			return nil
 		}
@@ -102,9 +102,9 @@ func appendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// field makes the writer of one field; nil if the field has arguments or no member. A field with arguments is refused, because
+// compileField makes the writer of one field; nil if the field has arguments or no compiler. A field with arguments is refused, because
 // a writer does not get the variables.
-func (o object[T]) field(field *ast.Field) writer[T] {
+func (o objectCompiler[T]) compileField(field *ast.Field) writer[T] {
 	switch {
 	case len(field.Arguments) > 0:
 		return nil
@@ -113,22 +113,22 @@ func (o object[T]) field(field *ast.Field) writer[T] {
 		name := strconv.AppendQuote(nil, o.name)
 		return func(to []byte, _ *T) []byte { return append(to, name...) }
 	}
-	make, known := o.members[field.Name]
+	make, known := o.fields[field.Name]
 	if !known {
 		return nil
 	}
 	return make(field.SelectionSet)
 }
 
-// leaf returns the member for a field without fields of its own. It ignores the selection: the document has been validated, so a leaf
+// leaf returns the compiler for a field without fields of its own. It ignores the selection: the document has been validated, so a leaf
 // has none.
-func leaf[T any](write writer[T]) member[T] {
+func leaf[T any](write writer[T]) fieldCompiler[T] {
 	return func(ast.SelectionSet) writer[T] { return write }
 }
 
-// within returns the member for a field with fields of its own. get must not return nil: a field that can be null is a leaf, or is not
+// objectField returns the compiler for a field with fields of its own. get must not return nil: a field that can be null is a leaf, or is not
 // compiled. get returns a pointer into the value, so that nothing is copied and nothing is allocated for each item.
-func within[T, U any](get func(*T) *U, of object[U]) member[T] {
+func objectField[T, U any](get func(*T) *U, of objectCompiler[U]) fieldCompiler[T] {
 	return func(selected ast.SelectionSet) writer[T] {
 		write := of.compile(selected)
 		if write == nil {
@@ -138,9 +138,9 @@ func within[T, U any](get func(*T) *U, of object[U]) member[T] {
 	}
 }
 
-// listed returns the member for a field with a list of values that have fields of their own. A nil list is written as [], because no
+// listField returns the compiler for a field with a list of values that have fields of their own. A nil list is written as [], because no
 // list in a compiled type can be null.
-func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
+func listField[T, U any](get func(*T) []U, of objectCompiler[U]) fieldCompiler[T] {
 	return func(selected ast.SelectionSet) writer[T] {
 		write := of.compile(selected)
 		if write == nil {

@@ -21,7 +21,7 @@ type conversationParts struct {
 
 // add adds the parts of a conversation that some fields select. It ignores a wrong argument: the field itself reports it. It computes
 // the keys of the parts, and reads nothing.
-func (p *conversationParts) add(state chat.State, fields wanted, variables map[string]any) {
+func (p *conversationParts) add(state chat.State, fields wantedFields, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		// The messages of a conversation are numbered from 1, so their IDs follow from the state, without a statement.
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
@@ -55,7 +55,7 @@ func requestedPage(field *ast.Field, variables map[string]any, kind byte, id ser
 	if err != nil {
 		return 0, 0, err
 	}
-	if size, err = firstOf(field, variables); err != nil {
+	if size, err = requestedSize(field, variables); err != nil {
 		return 0, 0, err
 	}
 	position, err = positionIn(kind, id, after, start)
@@ -70,7 +70,7 @@ func (r *Resolver) readConversationParts(ctx context.Context, parts conversation
 	if err != nil {
 		return nil, err
 	}
-	mentioned, err := loader.Mentions(ctx, parts.messages, r.Chat.Mentioned)
+	mentioned, err := loader.Mentions(ctx, parts.messages, r.Chat.MentionedUsers)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (r *Resolver) readPartsAndPeople(ctx context.Context, parts conversationPar
 	return err
 }
 
-// selectedPartsKey is a key for dataloader.Shared: it stands for the parts of one conversation that an operation selects. It is a type
+// selectedPartsKey is a key for dataloader.ReadShared: it stands for the parts of one conversation that an operation selects. It is a type
 // of its own, so that it never equals the key of another shared value.
 type selectedPartsKey services.ConversationID
 
@@ -107,7 +107,7 @@ func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversat
 	if shown.PartsRead {
 		return nil
 	}
-	_, err := dataloader.Shared(ctx, selectedPartsKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
+	_, err := dataloader.ReadShared(ctx, selectedPartsKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
 		var parts conversationParts
 		parts.add(shown.State, wantedOf(ctx), graphql.GetOperationContext(ctx).Variables)
 		return struct{}{}, r.readPartsAndPeople(ctx, parts)
@@ -116,7 +116,7 @@ func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversat
 }
 
 // readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them. after is
-// chat.First for the first page.
+// chat.FirstPlace for the first page.
 func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []asker, after chat.Place, size int) (*graph.ConversationConnection, error) {
 	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
 	if err != nil {

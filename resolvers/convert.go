@@ -54,8 +54,8 @@ func orNull(text string) *string {
 	return &text
 }
 
-// user reads one user for a payload.
-func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User, error) {
+// readUser reads one user for a payload.
+func (r *Resolver) readUser(ctx context.Context, number services.UserID) (graph.User, error) {
 	users, err := dataloader.From(ctx).Users(ctx, []services.UserID{number})
 	if err != nil {
 		return graph.User{}, err
@@ -63,10 +63,10 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 	return graphUser(users[number]), nil
 }
 
-// post reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It calls
+// readPost reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It calls
 // readVisible, although the viewer has just written: the author may have blocked a user who likes the post between the commit and this
 // read.
-func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
+func (r *Resolver) readPost(ctx context.Context, done *committedOperation) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
 	if err != nil {
 		return graph.Post{}, err

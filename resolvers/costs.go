@@ -88,7 +88,7 @@ var Weights = map[string]int{
 	"Announcement.url":       2,
 	"Announcement.data":      2,
 	"Notification.causes":    5,
-	// The weight of a subscription is charged when it opens. Its events are charged to a budget of their own: see Limits.Event.
+	// The weight of a subscription is charged when it opens. Its events are charged to a budget of their own: see Limits.ChargeEvent.
 	"Subscription.homeFeedChanged":      50,
 	"Subscription.liveBoardChanged":     50,
 	"Subscription.conversationChanged":  50,
@@ -96,15 +96,15 @@ var Weights = map[string]int{
 	"Subscription.conversationsChanged": 50,
 }
 
-// Pages has the largest page sizes of the fields whose largest page is not 100 items. The cost of a field is computed for at most that
+// MaxPageSizes has the largest page sizes of the fields whose largest page is not 100 items. The cost of a field is computed for at most that
 // many items, so its resolver must refuse a larger page: the client would not pay for the rest.
-var Pages = map[string]int{"Admin.export": maxExport}
+var MaxPageSizes = map[string]int{"Admin.export": maxExport}
 
-// Lists has the greatest lengths of lists of objects whose length no argument gives, or a smaller number where a comment says so. If
+// ListLengths has the greatest lengths of lists of objects whose length no argument gives, or a smaller number where a comment says so. If
 // something with a page of its own is selected below such a list, that page is read for each item, so the list costs as if it were
 // full. Otherwise its objects are read together, and it counts as 10 items at most. In the payload of a mutation with ids, the list
 // counts one item for each ID; without ids it counts as any other list. A test finds the lists that are missing here.
-var Lists = map[string]int{
+var ListLengths = map[string]int{
 	"Admin.hostCategories":                       100,
 	"Admin.webhooks":                             50,
 	"AwayDigest.authors":                         3,

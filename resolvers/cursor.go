@@ -11,7 +11,7 @@ import (
 )
 
 // The bounds of first. A page of 20 is about a screen. 100 is also the largest page for which the package transport computes a cost,
-// except for export: see Pages.
+// except for export: see MaxPageSizes.
 const (
 	defaultFirst = 20
 	maxFirst     = 100

@@ -112,7 +112,7 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-func TestAPageStartsAtOnePlace(t *testing.T) {
+func TestAfterAndLastIDExcludeEachOther(t *testing.T) {
 	after, lastID, broken := feedCursorText(7, 99), "post:"+services.PostID(98).String(), "post:x"
 	for _, start := range []struct {
 		what          string

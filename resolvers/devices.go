@@ -9,16 +9,16 @@ import (
 	"tidings/services/devices"
 )
 
-// devicesKey is a key for dataloader.Shared.
+// devicesKey is a key for dataloader.ReadShared.
 type devicesKey struct{}
 
 // devicesOf returns the viewer's devices, which are read once for all fields of a response. They contain no secret: the keys of a
 // browser's push subscription are never shown. The payload of a registration reads them again, because registerDevice has called
 // Forget.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
-	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
+	return dataloader.ReadShared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		// The browser that registered last comes first.
-		list, err := r.Devices.Of(ctx, viewer.Number)
+		list, err := r.Devices.List(ctx, viewer.Number)
 		shown := make([]graph.Device, len(list))
 		for i, d := range list {
 			shown[i] = graph.Device{
@@ -30,9 +30,9 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 	})
 }
 
-// deviceNodes adds the viewer's own devices. The ID of another user's device finds no node, like an unknown ID. A user has few devices,
+// addDeviceNodes adds the viewer's own devices. The ID of another user's device finds no node, like an unknown ID. A user has few devices,
 // so all are read, and the IDs are looked up among them.
-func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+func (r *Resolver) addDeviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if len(ids.devices) == 0 {
 		return nil
 	}
@@ -45,10 +45,10 @@ func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return err
 }
 
-// afterDevices returns the badges and the viewer for a payload; nil if they could not be read. A registration changes no badge. Every
+// readBadgesAndViewer returns the badges and the viewer for a payload; nil if they could not be read. A registration changes no badge. Every
 // payload has both, so that clients treat all mutations alike.
-func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
-	badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
+func (r *Resolver) readBadgesAndViewer(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
+	badges := nilOnError[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
 	if badges == nil {
 		return nil, nil
 	}
@@ -74,7 +74,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	}
 	dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	payload := &graph.RegisterDevicePayload{Changed: done.Changed}
-	if list := ifRead[[]graph.Device](r)(r.devicesOf(ctx, viewer)); list != nil {
+	if list := nilOnError[[]graph.Device](r)(r.devicesOf(ctx, viewer)); list != nil {
 		// The device is shown as it is stored, with the fields that the registration left out.
 		for _, d := range *list {
 			if d.ID == done.ID {
@@ -82,7 +82,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 			}
 		}
 	}
-	payload.Badges, payload.Viewer = r.afterDevices(ctx, viewer)
+	payload.Badges, payload.Viewer = r.readBadgesAndViewer(ctx, viewer)
 	return payload, nil
 }
 
@@ -112,7 +112,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	}
 	dataloader.From(ctx).Forget()
 	payload := &graph.UnregisterDevicePayload{Changed: changed}
-	payload.Badges, payload.Viewer = r.afterDevices(ctx, viewer)
+	payload.Badges, payload.Viewer = r.readBadgesAndViewer(ctx, viewer)
 	return payload, nil
 }
 

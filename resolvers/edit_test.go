@@ -21,7 +21,7 @@ func TestEditPost(t *testing.T) {
 	if len(got.Errors) > 0 || got.at("ingest", "results", 0, "id") != post || got.at("ingest", "results", 0, "error") != nil {
 		t.Fatalf("an edit by an event: %+v", got)
 	}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	if got := a.must("bob", `{ viewer { homeFeed { edges { node { body } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0, "node", "body") != "three" {
 		t.Errorf("the feed after the edits: %+v", got)
 	}
@@ -52,7 +52,7 @@ func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 	} {
 		step.input["postId"] = post
 		a.must("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": step.input})
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		for user, want := range step.want {
 			got := a.must(user, `{ viewer { badges { notifications { mention { value } } } } }`, nil)
 			if got.at("viewer", "badges", "notifications", "mention", "value") != float64(want) {
@@ -66,7 +66,7 @@ func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 		a.must(many[i][len("user:"):], `{ viewer { id } }`, nil)
 	}
 	a.must("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": event{"postId": post, "body": "four", "mentions": many}})
-	got := a.as("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": event{"postId": post, "body": "@alice"}})
+	got := a.askAs("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": event{"postId": post, "body": "@alice"}})
 	if len(got.Errors) != 1 || got.code() != services.Invalid {
 		t.Errorf("one more than a post mentions: %+v", got)
 	}

@@ -14,14 +14,14 @@ import (
 // A user who is being erased has no key. Lists and events leave such a user out, even if the facts still name them.
 func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 	a := newAPI(t)
-	numbers := a.Named("alice", "carol")
+	numbers := a.MakeNamedUsers("alice", "carol")
 	alice, carol := numbers[0], numbers[1]
 	talk := a.createConversation("GROUP", "alice", "bob", "carol")
 	a.must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"you",mentionIds:["user:bob","user:carol"]}){message{id}}}`, map[string]any{"c": talk})
 	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
 		t.Fatal(err)
 	}
-	a.Memory.People.Drop(carol, "carol")
+	a.Caches.People.Drop(carol, "carol")
 	keys := func(users []graph.User) (keys []string) {
 		for _, user := range users {
 			keys = append(keys, user.Key)

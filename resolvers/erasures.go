@@ -12,7 +12,7 @@ import (
 // The answer has the name of the erasure. An operator needs the name to ask later whether the erasure is done, because the user's ID
 // then no longer names anyone.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
-	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
+	return runAsAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
 		if err != nil {
 			return nil, err

@@ -15,9 +15,9 @@ import (
 	"tidings/services"
 )
 
-// Around puts a fresh loader around every response. Each event of a subscription is a response of its own, so its data is read anew. A
+// UseLoader puts a fresh loader around every response. Each event of a subscription is a response of its own, so its data is read anew. A
 // loader that outlived its response would show a long subscription the names of its first event for hours.
-func Around(sources dataloader.Sources) func(*handler.Server) {
+func UseLoader(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 			return next(dataloader.With(ctx, sources))
@@ -35,7 +35,7 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		field := graphql.GetPath(ctx)
 		if argument := argumentAt(field, err); argument != "" {
-			err = services.About(argument, err)
+			err = services.WithArgument(argument, err)
 		}
 		// The error of a resolver has no path of its own yet. An error of the language may have one.
 		shown := present(ctx, log, err)
@@ -90,7 +90,7 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	// This is an error of the parser, a validation or a scalar. If an error wraps another, the wrapped error decides.
 	case isLanguage && language.Unwrap() == nil:
 		known = &services.Error{Code: services.Invalid, Message: language.Message, Reason: language.Rule}
-		if had, _ := language.Extensions["code"].(string); isOurs(had) {
+		if had, _ := language.Extensions["code"].(string); isServiceCode(had) {
 			known.Code = services.Code(had)
 		}
 	// This is a fault of this program or of an engine. The client does not get the text. The ID in the client's report leads to
@@ -104,10 +104,10 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	return shown
 }
 
-// isOurs reports whether a code is in services.Codes, the list of all codes, and not one of gqlgen's own.
-func isOurs(code string) bool { return slices.Contains(services.Codes, services.Code(code)) }
+// isServiceCode reports whether a code is in services.Codes, the list of all codes, and not one of gqlgen's own.
+func isServiceCode(code string) bool { return slices.Contains(services.Codes, services.Code(code)) }
 
 // Recover turns a panic into an internal error, so that only one answer is lost, and the process goes on. The stack is for the log.
 func Recover(_ context.Context, panicked any) error {
-	return services.Panicked(panicked)
+	return services.NewPanicError(panicked)
 }

@@ -46,7 +46,7 @@ func TestARefusalHasItsCode(t *testing.T) {
 		}
 	}
 	a.Must(a.Store.Close())
-	got := a.as("bob", `mutation { unfollow(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	got := a.askAs("bob", `mutation { unfollow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	if got.code() != services.Unavailable || strings.Contains(got.Errors[0].Message, "sql") {
 		t.Errorf("without SQL: %+v", got)
 	}
@@ -94,7 +94,7 @@ func (panickyQueue) JobCounts(context.Context) (waiting, dead int, oldest time.T
 	panic("secret panic")
 }
 
-func TestTheTableOfErrors(t *testing.T) {
+func TestEachErrorIsPresentedWithItsCode(t *testing.T) {
 	coded := gqlerror.Errorf("too deep")
 	coded.Extensions = map[string]any{"code": "RATE_LIMITED"}
 	foreign := gqlerror.Errorf("unknown field")
@@ -149,7 +149,7 @@ func TestTheLogHasTheCause(t *testing.T) {
 // An error names the field that failed, and the other fields are answered.
 func TestAnErrorHasItsPath(t *testing.T) {
 	a := newAPI(t)
-	got := a.as("bob", `{ good: node(id: "user:bob") { id } bad: node(id: "nothing") { id } }`, nil)
+	got := a.askAs("bob", `{ good: node(id: "user:bob") { id } bad: node(id: "nothing") { id } }`, nil)
 	if len(got.Errors) != 1 || len(got.Errors[0].Path) != 1 || got.Errors[0].Path[0] != "bad" || got.at("good", "id") != "user:bob" {
 		t.Errorf("got %+v", got)
 	}

@@ -28,7 +28,7 @@ import (
 // openSubscription is an open subscription of the reader. Its hub sends the badges that the test sets, and reads nothing. So all
 // counted reads are those of the event itself.
 type openSubscription struct {
-	c      *counted
+	c      *filledWorld
 	t      *testing.T
 	hub    *push.Hub                       // sends the badges of the test
 	reader services.UserID                 // who subscribed
@@ -41,7 +41,7 @@ type openSubscription struct {
 
 // subscribe opens a subscription on a node, takes its first event, and returns the reads that both took together: round trips to Redis,
 // and statements by name.
-func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
+func (c *filledWorld) subscribe(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
 	t.Helper()
 	s = &openSubscription{c: c, t: t, n: 9_000_000_000_000_000}
 	numbers, err := people.IDs(t.Context(), c.Store, []string{"reader"})
@@ -50,7 +50,7 @@ func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, tr
 	badges, err := c.resolver.Badge.Read(t.Context(), s.reader)
 	c.Must(err)
 	s.badges.Store(badges)
-	s.move()
+	s.changeBadges()
 	s.hub = push.New(push.Config{
 		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
 			return make([]uint64, len(users)), nil
@@ -87,12 +87,12 @@ func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, tr
 		t.Fatal(faults)
 	}
 	s.next, s.ctx = exec.DispatchOperation(graphql.WithOperationContext(ctx, operation), operation)
-	s.event()
+	s.waitForEvent()
 	return s, s.trips.Count(), c.sql.take()
 }
 
-// move sets badges that differ from the last ones in everything that causes an event of a subscription.
-func (s *openSubscription) move() {
+// changeBadges sets badges that differ from the last ones in everything that causes an event of a subscription.
+func (s *openSubscription) changeBadges() {
 	badges := *s.badges.Load()
 	s.n++
 	badges.Version = fmt.Sprintf("%016d.%016d", s.n, 0)
@@ -102,8 +102,8 @@ func (s *openSubscription) move() {
 	s.badges.Store(&badges)
 }
 
-// event waits for the next event and returns its data.
-func (s *openSubscription) event() map[string]any {
+// waitForEvent waits for the next event and returns its data.
+func (s *openSubscription) waitForEvent() map[string]any {
 	s.t.Helper()
 	response := s.next(s.ctx)
 	if response == nil || len(response.Errors) > 0 {
@@ -124,9 +124,9 @@ func (s *openSubscription) eventInBatches(t *testing.T, when string) (data map[s
 	for range events {
 		before := s.trips.Count()
 		s.c.sql.take()
-		s.move()
+		s.changeBadges()
 		s.hub.Hint(s.reader, s.n, trace.Cause{})
-		data = s.event()
+		data = s.waitForEvent()
 		trips, asked = s.trips.Count()-before, s.c.sql.take()
 		if trips <= mostTrips && (len(asked) == 0 || slices.Max(slices.Collect(maps.Values(asked))) <= 1) {
 			return data
@@ -138,7 +138,7 @@ func (s *openSubscription) eventInBatches(t *testing.T, when string) (data map[s
 
 // An event about many objects takes no more reads than one about a single object, on a node with empty caches and on one with full
 // ones. Once a subscription is open, an event takes no more reads than a response may.
-func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
+func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *filledWorld) {
 	many := histories.Number(t, 6, 25)
 	for _, field := range c.selector.schema.Subscription.Fields {
 		t.Run(field.Name, func(t *testing.T) {
@@ -164,7 +164,7 @@ const openingReads = 1
 
 // eventCosts makes some objects and opens a subscription to a field on a new node. It returns the reads of the opening and of the first
 // event, which is about these objects. A later event must not take more reads than a response may.
-func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things int, copies bool) (trips int, asked map[string]int) {
+func (c *filledWorld) eventCosts(t *testing.T, field *ast.FieldDefinition, things int, copies bool) (trips int, asked map[string]int) {
 	t.Helper()
 	conversation := c.ids("Conversation")[0]
 	before := c.must("reader", "{ viewer { liveBoard { sessionId } } }", nil)
@@ -181,10 +181,10 @@ func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things in
 			event{"sendMessage": event{"as": "user:reader", "conversationId": conversation, "body": "hello"}})
 	}
 	c.mustIngest(events...)
-	c.Quiet(c.Fanout)
+	c.RunAllJobs(c.Fanout)
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)
-	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.selector.below(c.selector.schema.Types[field.Type.Name()], "Viewer")+" }") // without the viewer, whose lists are those of queries
+	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.selector.selectAllFields(c.selector.schema.Types[field.Type.Name()], "Viewer")+" }") // without the viewer, whose lists are those of queries
 	data := s.eventInBatches(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
 	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
 		t.Errorf("the event has %d shows, want %d", len(shows), things)

@@ -13,7 +13,7 @@ func TestBadgesAreExplained(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	post := a.publish("alice")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	got := a.must("bob", `{ viewer { badgeExplained { source part count { value } items { nodeId at count clearedBy } } } }`, nil)
 	first := func(path ...any) any { return got.at(append([]any{"viewer", "badgeExplained", 0}, path...)...) }
 	if first("source") != "HOME_FEED" || first("part") != nil || first("count", "value") != 1.0 || first("items", 0, "nodeId") != post || first("items", 1) != nil {
@@ -45,7 +45,7 @@ func TestItemsOfTheBadgesAreNodes(t *testing.T) {
 	a.must("alice", `mutation($id: ID!) { sendMessage(input: {conversationId: $id, body: "hi"}) { message { id } } }`, map[string]any{"id": group})
 	a.must("bob", `mutation { touchView(input: {code: "news", key: "town"}) { view { id } } }`, nil)
 	a.ingest(event{"addViewItem": event{"code": "news", "view": "town", "item": "a", "at": a.Clock.Now()}})
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	const query = `{ viewer { badgeExplained { source items { nodeId node { __typename id
 		... on Post { body author { key } } ... on Notification { category causes { __typename } } ... on SiteMessage { title } ... on Announcement { unread }
 		... on View { key newItems: unread { value } }
@@ -76,11 +76,11 @@ func TestItemsOfTheBadgesAreNodes(t *testing.T) {
 	}
 }
 
-func TestTheDigestOfAnAbsence(t *testing.T) {
+func TestAwayDigest(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	a.publish("alice")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	const fields = `{ since parts { source part count { value } } authors { key } }`
 	if got := a.must("bob", `{ viewer { awayDigest `+fields+` } }`, nil); got.at("viewer", "awayDigest", "since") != nil || got.at("viewer", "awayDigest", "parts", 0) != nil {
 		t.Errorf("of a first visit: %+v", got)
@@ -91,7 +91,7 @@ func TestTheDigestOfAnAbsence(t *testing.T) {
 		t.Errorf("since new year: %+v", got)
 	}
 	for _, since := range []string{"2999-01-01T00:00:00Z", "yesterday"} {
-		if got := a.as("bob", `{ viewer { awayDigest(since: "`+since+`") { since } } }`, nil); got.code() != services.Invalid {
+		if got := a.askAs("bob", `{ viewer { awayDigest(since: "`+since+`") { since } } }`, nil); got.code() != services.Invalid {
 			t.Errorf("since %s: %+v", since, got)
 		}
 	}

@@ -19,7 +19,7 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	if after != nil {
 		details = "further lines"
 	}
-	return asAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
+	return runAsAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
 		// The input is checked within the act, so that an attempt with a wrong input is recorded too.
 		size, err := sizeUpTo(first, defaultExport, maxExport)
 		if err != nil {

@@ -16,7 +16,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	if err != nil {
 		return nil, err
 	}
-	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post", "edge")
+	post := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.readPost(ctx, done) }, "post", "edge")
 	payload := &graph.PublishPostPayload{Created: done.created, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
 	if id, err := services.ParsePostGlobalID("postId", done.id); err == nil && post != nil && post.Kind == services.PostKindPost {
 		payload.Edge = &graph.PostEdge{Cursor: feedCursorText(done.viewer.Number, id), Node: *post}
@@ -29,7 +29,7 @@ func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInp
 	if err != nil {
 		return nil, err
 	}
-	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post")
+	post := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.readPost(ctx, done) }, "post")
 	return &graph.EditPostPayload{Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -38,7 +38,7 @@ func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePos
 	if err != nil {
 		return nil, err
 	}
-	parent := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.parentOfDeleted(ctx, done) }, "parent")
+	parent := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.parentOfDeleted(ctx, done) }, "parent")
 	return &graph.DeletePostPayload{Changed: done.changed, PostID: done.id, Parent: parent, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

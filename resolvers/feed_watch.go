@@ -11,9 +11,9 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk has the arguments of a page of a home feed. homeFeedAbove, newerOf and startOf check which of them can be combined. first is
+// feedArguments has the arguments of a page of a home feed. homeFeedAbove, newerOf and startOf check which of them can be combined. first is
 // a pointer, because it matters whether the client has given it: then it is an error to give last too.
-type feedAsk struct {
+type feedArguments struct {
 	first                    *int
 	after, lastID, newerThan *string
 	last                     *int    // how many posts directly above the cursor before
@@ -23,7 +23,7 @@ type feedAsk struct {
 // withGivenFirst returns the arguments, with first only if the client has given it: the default of first must not count if last is given. The
 // executor fills the default in, so only the document tells whether the client has given first. A variable that the request leaves out
 // counts as absent, as in the executor.
-func (a feedAsk) withGivenFirst(field *ast.Field, variables map[string]any) feedAsk {
+func (a feedArguments) withGivenFirst(field *ast.Field, variables map[string]any) feedArguments {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
 		a.first = nil
@@ -31,26 +31,26 @@ func (a feedAsk) withGivenFirst(field *ast.Field, variables map[string]any) feed
 	return a
 }
 
-// above reports whether the client asks for a page above a cursor.
-func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
+// isAbove reports whether the client asks for a page above a cursor.
+func (a feedArguments) isAbove() bool { return a.last != nil || a.before != nil }
 
 // homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
 // A page goes downwards (after, lastId, or none of them), upwards from the newest post that a client has (newerThan), or upwards
 // from a cursor (before).
-func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
-	if ask.above() {
+func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedArguments) (feed.Page, error) {
+	if ask.isAbove() {
 		return r.homeFeedAbove(ctx, viewer, ask)
 	}
 	size, err := pageSize(ask.first)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// An ID may be an ID by ref, with the host application's own ID. optionalRefID replaces it by Tidings' ID.
-	lastID, err := r.optionalRefID(ctx, viewer, "lastId", ask.lastID)
+	// An ID may be an ID by ref, with the host application's own ID. resolveOptionalID replaces it by Tidings' ID.
+	lastID, err := r.resolveOptionalID(ctx, viewer, "lastId", ask.lastID)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	newerThan, err := r.optionalRefID(ctx, viewer, "newerThan", ask.newerThan)
+	newerThan, err := r.resolveOptionalID(ctx, viewer, "newerThan", ask.newerThan)
 	if err != nil {
 		return feed.Page{}, err
 	}
@@ -59,9 +59,9 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// Newer returns the posts above the newest post that the client has, the oldest first.
+	// PageNewer returns the posts above the newest post that the client has, the oldest first.
 	if given {
-		return r.Feed.Newer(ctx, viewer, than, size)
+		return r.Feed.PageNewer(ctx, viewer, than, size)
 	}
 	before, err := startOf(viewer, after, lastID)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 
 // homeFeedAbove reads the page directly above a position, for a client that scrolls back up. Its posts are chosen and sorted as on the
 // pages for scrolling down, so that a client that scrolls both ways sees one list.
-func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
+func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedArguments) (feed.Page, error) {
 	// Every wrong combination has an error of its own, for developers who are writing a client.
 	switch {
 	case ask.last == nil:
@@ -94,7 +94,7 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	if err != nil {
 		return feed.Page{}, err
 	}
-	return r.Feed.Above(ctx, viewer, services.PostID(position), *ask.last)
+	return r.Feed.PageAbove(ctx, viewer, services.PostID(position), *ask.last)
 }
 
 // versionOf returns the version of badges that a client has, or "". A version of another user or from the future is accepted: it is

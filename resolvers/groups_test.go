@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// onEachSQL runs a test on SQLite and on PostgreSQL.
-func onEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
+// runOnEachSQL runs a test on SQLite and on PostgreSQL.
+func runOnEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
 	for name, open := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
 		t.Run(name, func(t *testing.T) { test(t, newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: open(t)}), 3, 5)) })
 	}
@@ -25,17 +25,17 @@ func (a *api) setGroupPolicy(key, policy string) {
 	}
 }
 
-// create lets a user make a conversation with others. It returns the answer, which may be a refusal.
-func (a *api) create(key, kind string, others ...string) answer {
+// tryCreateConversation lets a user make a conversation with others. It returns the answer, which may be a refusal.
+func (a *api) tryCreateConversation(key, kind string, others ...string) answer {
 	a.t.Helper()
-	return a.as(key, `mutation($k: ConversationKind!, $m: [ID!]!) { createConversation(input: {kind: $k, memberIds: $m}) { conversation { id memberCount } } }`,
+	return a.askAs(key, `mutation($k: ConversationKind!, $m: [ID!]!) { createConversation(input: {kind: $k, memberIds: $m}) { conversation { id memberCount } } }`,
 		map[string]any{"k": kind, "m": userIDs(others)})
 }
 
-// add lets a user add others to a conversation. It returns the answer, which may be a refusal.
-func (a *api) add(key, conversation string, others ...string) answer {
+// tryAddMembers lets a user add others to a conversation. It returns the answer, which may be a refusal.
+func (a *api) tryAddMembers(key, conversation string, others ...string) answer {
 	a.t.Helper()
-	return a.as(key, `mutation($c: ID!, $m: [ID!]!) { addMembers(input: {conversationId: $c, userIds: $m}) { conversation { memberCount } } }`,
+	return a.askAs(key, `mutation($c: ID!, $m: [ID!]!) { addMembers(input: {conversationId: $c, userIds: $m}) { conversation { memberCount } } }`,
 		map[string]any{"c": conversation, "m": userIDs(others)})
 }
 
@@ -48,8 +48,8 @@ func userIDs(keys []string) []string {
 	return ids
 }
 
-// conversationsOf counts the conversations that a user is a member of.
-func (a *api) conversationsOf(key string) int {
+// countConversations counts the conversations that a user is a member of.
+func (a *api) countConversations(key string) int {
 	a.t.Helper()
 	edges, _ := a.must(key, `{ viewer { conversations(first: 100) { edges { cursor } } } }`, nil).at("viewer", "conversations", "edges").([]any)
 	return len(edges)
@@ -68,7 +68,7 @@ func (a *api) wantNoUser(what string, got answer, argument, key string, before i
 	if code != string(services.NotFound) || message != want {
 		a.t.Errorf("%s answers %v %v, want %q: %+v", what, code, message, want, got)
 	}
-	if after := a.conversationsOf(key); after != before {
+	if after := a.countConversations(key); after != before {
 		a.t.Errorf("%s: %s is in %d conversations, was in %d", what, key, after, before)
 	}
 }
@@ -80,13 +80,15 @@ var waysIn = []struct {
 	direct      bool
 	take        func(a *api, adder string) answer
 }{
-	{"createConversation GROUP", "memberIds", false, func(a *api, adder string) answer { return a.create(adder, "GROUP", "other", "bob") }},
-	{"createConversation ROOM", "memberIds", false, func(a *api, adder string) answer { return a.create(adder, "ROOM", "bob") }},
-	{"createConversation DIRECT", "memberIds", true, func(a *api, adder string) answer { return a.create(adder, "DIRECT", "bob") }},
+	{"createConversation GROUP", "memberIds", false, func(a *api, adder string) answer { return a.tryCreateConversation(adder, "GROUP", "other", "bob") }},
+	{"createConversation ROOM", "memberIds", false, func(a *api, adder string) answer { return a.tryCreateConversation(adder, "ROOM", "bob") }},
+	{"createConversation DIRECT", "memberIds", true, func(a *api, adder string) answer { return a.tryCreateConversation(adder, "DIRECT", "bob") }},
 	{"addMembers GROUP", "userIds", false, func(a *api, adder string) answer {
-		return a.add(adder, a.createConversation("GROUP", adder, "other"), "bob", "third")
+		return a.tryAddMembers(adder, a.createConversation("GROUP", adder, "other"), "bob", "third")
 	}},
-	{"addMembers ROOM", "userIds", false, func(a *api, adder string) answer { return a.add(adder, a.createConversation("ROOM", adder), "bob") }},
+	{"addMembers ROOM", "userIds", false, func(a *api, adder string) answer {
+		return a.tryAddMembers(adder, a.createConversation("ROOM", adder), "bob")
+	}},
 	{"ingest createConversation", "memberIds", false, func(a *api, adder string) answer {
 		return a.ingest(event{"createConversation": event{"as": "user:" + adder, "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	}},
@@ -96,8 +98,8 @@ var waysIn = []struct {
 }
 
 func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
-	onEachSQL(t, func(t *testing.T, a *api) {
-		a.Named("other", "third", "stranger", "followee", "bob")
+	runOnEachSQL(t, func(t *testing.T, a *api) {
+		a.MakeNamedUsers("other", "third", "stranger", "followee", "bob")
 		if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.at("viewer", "groupPolicy") != "EVERYONE" {
 			t.Errorf("before any was set: %+v", got)
 		}
@@ -113,7 +115,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 			for _, adder := range []string{"stranger", "followee"} {
 				allowed := len(policy.lets) == 2 || len(policy.lets) == 1 && policy.lets[0] == adder
 				for _, way := range waysIn {
-					what, before := fmt.Sprint(policy.name, ": ", way.name, " by a ", adder), a.conversationsOf("bob")
+					what, before := fmt.Sprint(policy.name, ": ", way.name, " by a ", adder), a.countConversations("bob")
 					got := way.take(a, adder)
 					if !allowed && !way.direct {
 						a.wantNoUser(what, got, way.asked, "bob", before)
@@ -123,7 +125,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 					if way.direct {
 						added = before
 					}
-					if after := a.conversationsOf("bob"); len(got.Errors) > 0 || got.at("ingest", "results", 0, "error") != nil || after != added {
+					if after := a.countConversations("bob"); len(got.Errors) > 0 || got.at("ingest", "results", 0, "error") != nil || after != added {
 						t.Errorf("%s: bob was in %d and is in %d: %+v", what, before, after, got)
 					}
 				}
@@ -134,46 +136,46 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 
 // The policy is checked when a user is added. It affects neither the conversations that the user is in already, nor what the user does.
 func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
-	onEachSQL(t, func(t *testing.T, a *api) {
-		a.Named("alice", "bob", "carol")
+	runOnEachSQL(t, func(t *testing.T, a *api) {
+		a.MakeNamedUsers("alice", "bob", "carol")
 		group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "alice")
 		a.setGroupPolicy("bob", "NOBODY")
 		a.say("alice", group, "user:bob")
 		a.wantUnreadCounts("a member is mentioned by one who may not add them", "bob", "1+1")
-		if got := a.add("alice", group, "bob", "carol"); len(got.Errors) > 0 || got.at("addMembers", "conversation", "memberCount") != 3.0 {
+		if got := a.tryAddMembers("alice", group, "bob", "carol"); len(got.Errors) > 0 || got.at("addMembers", "conversation", "memberCount") != 3.0 {
 			t.Errorf("a member who is named again: %+v", got)
 		}
 		a.must("bob", `mutation($c: ID!) { joinConversation(input: {conversationId: $c}) { conversation { id } } }`, map[string]any{"c": room})
-		if got := a.create("bob", "GROUP", "alice"); len(got.Errors) > 0 {
+		if got := a.tryCreateConversation("bob", "GROUP", "alice"); len(got.Errors) > 0 {
 			t.Errorf("bob makes a group: %+v", got)
 		}
 		a.must("bob", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
-		a.wantNoUser("who has quit is added again", a.add("alice", group, "bob"), "userIds", "bob", 2)
+		a.wantNoUser("who has quit is added again", a.tryAddMembers("alice", group, "bob"), "userIds", "bob", 2)
 	})
 }
 
 // Under the policy WHO_I_FOLLOW it counts whether the user follows the adder at the moment of the call. A block refuses the adder in
 // any case.
 func TestAnUnfollowedUserCannotAdd(t *testing.T) {
-	onEachSQL(t, func(t *testing.T, a *api) {
-		a.Named("alice", "bob")
+	runOnEachSQL(t, func(t *testing.T, a *api) {
+		a.MakeNamedUsers("alice", "bob")
 		a.actOnUser("bob", "follow", "user:alice")
 		a.setGroupPolicy("bob", "WHO_I_FOLLOW")
 		a.createConversation("GROUP", "alice", "bob")
 		a.actOnUser("alice", "follow", "user:bob")
 		a.actOnUser("bob", "unfollow", "user:alice")
-		a.wantNoUser("only the adder follows", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 1)
+		a.wantNoUser("only the adder follows", a.tryCreateConversation("alice", "GROUP", "bob"), "memberIds", "bob", 1)
 		a.actOnUser("bob", "follow", "user:alice")
 		a.createConversation("GROUP", "alice", "bob")
 		a.actOnUser("bob", "block", "user:alice")
-		a.wantNoUser("a block", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 2)
+		a.wantNoUser("a block", a.tryCreateConversation("alice", "GROUP", "bob"), "memberIds", "bob", 2)
 	})
 }
 
 func TestSetGroupPolicyRefusesUnknownPolicies(t *testing.T) {
 	a := newAPI(t)
 	for _, policy := range []any{"FRIENDS", "everyone", nil, 1} {
-		got := a.as("bob", `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy } }`, map[string]any{"p": policy})
+		got := a.askAs("bob", `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy } }`, map[string]any{"p": policy})
 		if got.code() != services.Invalid {
 			t.Errorf("%v: %+v", policy, got)
 		}

@@ -19,13 +19,13 @@ const maxUsers = 100
 // operation ask for are read together. The read does not count as a visit, so it makes no user active. The host application uses it for
 // notifications that it sends itself, or to check a count.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
-	if _, err := r.bearerWith(ctx, services.ScopeIngest); err != nil {
+	if _, err := r.bearerWithScope(ctx, services.ScopeIngest); err != nil {
 		return nil, err
 	}
 	if err := checkUserKeys(keys); err != nil {
 		return nil, err
 	}
-	found, err := dataloader.Shared(ctx, usersKey{}, func(ctx context.Context) (map[string]*graph.UserBadges, error) {
+	found, err := dataloader.ReadShared(ctx, usersKey{}, func(ctx context.Context) (map[string]*graph.UserBadges, error) {
 		return r.readUsers(ctx, allUserKeys(ctx))
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func checkUserKeys(keys []string) error {
 	}
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
-			return services.About("keys", err)
+			return services.WithArgument("keys", err)
 		}
 	}
 	return nil
@@ -78,7 +78,7 @@ func allUserKeys(ctx context.Context) []string {
 // readUsers reads users by their keys, with their badges. If the badges of one user cannot be read, all fail: otherwise the host
 // application would take the user for one that does not exist. Unlike ingest, it creates no user for an unknown key.
 func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*graph.UserBadges, error) {
-	known, err := r.Social.KnownAll(ctx, keys)
+	known, err := r.Social.FindUsers(ctx, keys)
 	if err != nil {
 		return nil, err
 	}

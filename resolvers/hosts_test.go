@@ -21,10 +21,10 @@ const usersQuery = `query($keys: [String!]!) { users(keys: $keys) {
 func TestUsersWithTheirBadges(t *testing.T) {
 	a := newAPI(t)
 	odd := "auth0|ünï 123"
-	a.Named(odd)
+	a.MakeNamedUsers(odd)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	a.publish("alice")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	for _, key := range []string{"alice", "bob", odd} {
 		a.must(key, `{ viewer { badges { version } } }`, nil) // a user who has never been here has no document
 	}
@@ -83,7 +83,7 @@ func TestUsersAreForTheHostAlone(t *testing.T) {
 }
 
 // Users that the host application requests by their keys are read together.
-func usersOfTheHostAreReadInBatches(t *testing.T, c *counted) {
+func usersOfTheHostAreReadInBatches(t *testing.T, c *filledWorld) {
 	c.remembersReader = true
 	var keys []string
 	for _, id := range c.ids("User") {

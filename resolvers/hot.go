@@ -22,7 +22,7 @@ import (
 // An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection with the objects of
 // hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer to one
 // buffer. Operations that are not hot are remembered too, with a plan of nil. Hot exists for speed: for a page of badges the executor's
-// fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a member, or the
+// fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a compiler, or the
 // executor answers the operations that select it.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
@@ -64,7 +64,7 @@ type part struct {
 type content struct {
 	key    string // the key of the viewer
 	badges shownBadges
-	page   shownPage
+	feed   shownFeed
 	board  shownBoard
 }
 
@@ -189,7 +189,7 @@ func viewerPlan(viewer *ast.Field) *plan {
 func (p *plan) response(contents []content) *graphql.Response {
 	size := 512
 	for i := range contents {
-		size += contents[i].page.size() + contents[i].board.size()
+		size += contents[i].feed.size() + contents[i].board.size()
 	}
 	return &graphql.Response{Data: p.append(make([]byte, 0, size), contents)}
 }
@@ -208,7 +208,7 @@ func (p *plan) append(to []byte, contents []content) []byte {
 
 // Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
 // queries without variables: see transport.QuickSchema. The function does the work of Exec, and of everything between the
-// transport and Exec: for example, it makes the loader in place of Around. transport.Front has checked the token, the limits and
+// transport and Exec: for example, it makes the loader in place of UseLoader. transport.Front has checked the token, the limits and
 // the document. If ok is false, nothing has been answered, and the caller uses the executor, which makes the error.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
@@ -243,9 +243,9 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 			reading, last = reading+1, i
 		}
 	}
-	// A single read needs no goroutine. If no part has a read, last is 0, and attempt returns at once.
+	// A single read needs no goroutine. If no part has a read, last is 0, and readContent returns at once.
 	if reading <= 1 {
-		return contents, p.parts[last].attempt(ctx, r, viewer, variables, &contents[last])
+		return contents, p.parts[last].readContent(ctx, r, viewer, variables, &contents[last])
 	}
 	failures := make([]error, len(p.parts))
 	var group sync.WaitGroup
@@ -253,15 +253,15 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 		if part.read == nil {
 			continue
 		}
-		group.Go(func() { failures[i] = part.attempt(ctx, r, viewer, variables, &contents[i]) })
+		group.Go(func() { failures[i] = part.readContent(ctx, r, viewer, variables, &contents[i]) })
 	}
 	group.Wait()
 	return contents, errors.Join(failures...)
 }
 
-// attempt reads a part. It turns a panic into an error: then the executor runs into the panic again and reports it. Without this, a
+// readContent reads a part. It turns a panic into an error: then the executor runs into the panic again and reports it. Without this, a
 // panic in a goroutine of read would end the process, because the executor recovers only in its own goroutine.
-func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
+func (p *part) readContent(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
 	if p.read == nil {
 		return nil
 	}

@@ -39,7 +39,7 @@ func badgesPart(field *ast.Field) *part {
 // The types of the badges, each with all its fields. The names of the fields are the schema's; a test compares every answer with
 // that of the executor, so that a field which is written differently is found.
 var (
-	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
+	countObject = objectCompiler[services.Count]{"BadgeCount", map[string]fieldCompiler[services.Count]{
 		// The value of an UNKNOWN count is null, as the schema says: 0 would mean that there is nothing.
 		"value": leaf(func(to []byte, c *services.Count) []byte {
 			if c.Precision == services.Unknown {
@@ -55,7 +55,7 @@ var (
 
 	// olderObject has the counts that have left the badge because of their age. They have no precision of their own, because one read
 	// returns them together with the counts of the badge.
-	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
+	olderObject = objectCompiler[services.OlderCounts]{"OlderNotifications", map[string]fieldCompiler[services.OlderCounts]{
 		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
 		"comment":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
 		"mention":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Mention), 10) }),
@@ -65,70 +65,70 @@ var (
 
 	// categoryObject is one category in the list of all categories. The list includes the categories of the host application, whose
 	// names are not in the schema.
-	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
+	categoryObject = objectCompiler[services.CategoryCount]{"CategoryCount", map[string]fieldCompiler[services.CategoryCount]{
 		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
 		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
-		"count":    within(func(c *services.CategoryCount) *services.Count { return &c.Count }, countObject),
+		"count":    objectField(func(c *services.CategoryCount) *services.Count { return &c.Count }, countObject),
 		"older":    leaf(func(to []byte, c *services.CategoryCount) []byte { return strconv.AppendInt(to, int64(c.Older), 10) }),
 	}}
 
 	// newest is the position up to which a client marks the list of notifications as seen. It is null without a notification.
-	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
+	notificationsObject = objectCompiler[services.NotificationCounts]{"NotificationBadges", map[string]fieldCompiler[services.NotificationCounts]{
 		"newest": leaf(func(to []byte, n *services.NotificationCounts) []byte {
 			if n.Newest == 0 {
 				return append(to, "null"...)
 			}
 			return appendText(to, services.UpToText(n.Newest))
 		}),
-		"total":      within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
-		"categories": listed((*services.NotificationCounts).Categories, categoryObject),
-		"like":       within(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
-		"comment":    within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
-		"mention":    within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
-		"follow":     within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
-		"reminder":   within(func(n *services.NotificationCounts) *services.Count { return &n.Reminder }, countObject),
-		"older":      within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
+		"total":      objectField(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
+		"categories": listField((*services.NotificationCounts).Categories, categoryObject),
+		"like":       objectField(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
+		"comment":    objectField(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
+		"mention":    objectField(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
+		"follow":     objectField(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
+		"reminder":   objectField(func(n *services.NotificationCounts) *services.Count { return &n.Reminder }, countObject),
+		"older":      objectField(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
 	// The types of site messages are not in the schema, because the application chooses them. So they are a list and not fields.
-	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{
+	messageTypeObject = objectCompiler[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]fieldCompiler[services.MessageTypeCount]{
 		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return appendText(to, m.Type) }),
-		"count": within(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),
+		"count": objectField(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),
 	}}
 
-	messagesObject = object[services.MessageCounts]{"SiteMessageBadges", map[string]member[services.MessageCounts]{
-		"total": within(func(m *services.MessageCounts) *services.Count { return &m.Total }, countObject),
-		"types": listed(func(m *services.MessageCounts) []services.MessageTypeCount { return m.Types }, messageTypeObject),
+	messagesObject = objectCompiler[services.MessageCounts]{"SiteMessageBadges", map[string]fieldCompiler[services.MessageCounts]{
+		"total": objectField(func(m *services.MessageCounts) *services.Count { return &m.Total }, countObject),
+		"types": listField(func(m *services.MessageCounts) []services.MessageTypeCount { return m.Types }, messageTypeObject),
 	}}
 
-	conversationsObject = object[services.ConversationCounts]{"ConversationBadges", map[string]member[services.ConversationCounts]{
-		"total":    within(func(c *services.ConversationCounts) *services.Count { return &c.Total }, countObject),
-		"mentions": within(func(c *services.ConversationCounts) *services.Count { return &c.Mentions }, countObject),
+	conversationsObject = objectCompiler[services.ConversationCounts]{"ConversationBadges", map[string]fieldCompiler[services.ConversationCounts]{
+		"total":    objectField(func(c *services.ConversationCounts) *services.Count { return &c.Total }, countObject),
+		"mentions": objectField(func(c *services.ConversationCounts) *services.Count { return &c.Mentions }, countObject),
 	}}
 
-	dotObject = object[services.Dot]{"Dot", map[string]member[services.Dot]{
+	dotObject = objectCompiler[services.Dot]{"Dot", map[string]fieldCompiler[services.Dot]{
 		"name": leaf(func(to []byte, d *services.Dot) []byte { return appendText(to, d.Name) }),
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
-	// The sources with several counts have members here. withCountFields adds the sources with a single count.
-	badgesObject = object[shownBadges]{"Badges", withCountFields(map[string]member[shownBadges]{
+	// The sources with several counts have fields here. withCountFields adds the sources with a single count.
+	badgesObject = objectCompiler[shownBadges]{"Badges", withCountFields(map[string]fieldCompiler[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
 		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),
-		"total":         within(func(b *shownBadges) *services.Count { return &b.Total }, countObject),
-		"notifications": within(func(b *shownBadges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
-		"siteMessages":  within(func(b *shownBadges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
-		"conversations": within(func(b *shownBadges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
-		"dots":          listed(func(b *shownBadges) []services.Dot { return b.Dots }, dotObject),
+		"total":         objectField(func(b *shownBadges) *services.Count { return &b.Total }, countObject),
+		"notifications": objectField(func(b *shownBadges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
+		"siteMessages":  objectField(func(b *shownBadges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
+		"conversations": objectField(func(b *shownBadges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
+		"dots":          listField(func(b *shownBadges) []services.Dot { return b.Dots }, dotObject),
 		"quiet":         leaf(func(to []byte, b *shownBadges) []byte { return strconv.AppendBool(to, b.Quiet) }),
 	})}
 )
 
-// withCountFields adds the members of the sources with a single count, so that a new such source needs no line here. It runs
+// withCountFields adds the fields of the sources with a single count, so that a new such source needs no line here. It runs
 // while the package is initialised, before the object is compiled for the first time.
-func withCountFields(members map[string]member[shownBadges]) map[string]member[shownBadges] {
+func withCountFields(fields map[string]fieldCompiler[shownBadges]) map[string]fieldCompiler[shownBadges] {
 	for _, field := range services.CountFields {
-		members[field.Name] = within(func(b *shownBadges) *services.Count { return field.Of(b.Badges) }, countObject)
+		fields[field.Name] = objectField(func(b *shownBadges) *services.Count { return field.Of(b.Badges) }, countObject)
 	}
-	return members
+	return fields
 }

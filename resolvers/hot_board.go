@@ -53,10 +53,10 @@ func liveBoardPart(field *ast.Field) *part {
 	}
 	// What the selection needs beside the board is found out here, once for each document.
 	wanted := wantedBelow(field.SelectionSet, nil)
-	related, labelled := wanted.relations(), wanted.labels("Show")
+	related, labelled := wanted.selectsRelations(), wanted.selectsLabels("Show")
 	reminded := len(wanted["Show.viewerHasReminder"]) > 0 || len(wanted["Show.remindsMe"]) > 0
 	joint := jointNot
-	first, top := topPage(field)
+	first, top := topPageSize(field)
 	if top && !related && !labelled && !reminded {
 		joint = jointBoard
 	}
@@ -101,7 +101,7 @@ func liveBoardPart(field *ast.Field) *part {
 				for i := range c.board.Items {
 					ids[i] = c.board.Items[i].Show.ID
 				}
-				if c.board.reminds, err = r.Live.Reminds(ctx, viewer.Number, ids); err != nil {
+				if c.board.reminds, err = r.Live.RemindedShows(ctx, viewer.Number, ids); err != nil {
 					return err
 				}
 			}
@@ -128,9 +128,9 @@ func appendBoardCursor(to []byte, b *shownBoard, i int) []byte {
 	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
 }
 
-// eachShow returns the member of a list with one entry for each show of a page, such as edges or nodes. entry compiles the object that
+// eachShow returns the compiler of a list with one entry for each show of a page, such as edges or nodes. entry compiles the object that
 // is written for each show. One shownShow serves all entries, because a writer keeps nothing.
-func eachShow(entry member[shownShow]) member[shownBoard] {
+func eachShow(entry fieldCompiler[shownShow]) fieldCompiler[shownBoard] {
 	return func(selected ast.SelectionSet) writer[shownBoard] {
 		write := entry(selected)
 		if write == nil {
@@ -155,9 +155,9 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 
 // The types of a live board, each with all of its fields.
 var (
-	showObject = object[shownShow]{"Show", map[string]member[shownShow]{
+	showObject = objectCompiler[shownShow]{"Show", map[string]fieldCompiler[shownShow]{
 		"id":        leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
-		"host":      within(func(s *shownShow) *shownUser { return &s.host }, userObject),
+		"host":      objectField(func(s *shownShow) *shownUser { return &s.host }, userObject),
 		"title":     leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
 		"coverUrl":  leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
 		"replayUrl": leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
@@ -178,7 +178,7 @@ var (
 
 	// The edge has the values that the session froze. A client sorts by the values of the edge, so that a show keeps its row when it
 	// goes live.
-	boardEdgeObject = object[shownShow]{"LiveBoardEdge", map[string]member[shownShow]{
+	boardEdgeObject = objectCompiler[shownShow]{"LiveBoardEdge", map[string]fieldCompiler[shownShow]{
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
 		}),
@@ -186,11 +186,11 @@ var (
 		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.PlannedAt) }),
 		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.StartedAt) }),
 		"endedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.EndedAt) }),
-		"node":      within(func(s *shownShow) *shownShow { return s }, showObject),
+		"node":      objectField(func(s *shownShow) *shownShow { return s }, showObject),
 	}}
 
 	// The schema has one PageInfo. Each kind of page has an object of its own for it, because each has another Go type.
-	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
+	boardInfoObject = objectCompiler[shownBoard]{"PageInfo", map[string]fieldCompiler[shownBoard]{
 		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
 		// A board is paged downwards only. Without a plan the value is false too.
 		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
@@ -199,10 +199,10 @@ var (
 	}}
 
 	// lastId repeats the last show for clients that keep shows and no cursors.
-	boardObject = object[shownBoard]{"LiveBoardConnection", map[string]member[shownBoard]{
+	boardObject = objectCompiler[shownBoard]{"LiveBoardConnection", map[string]fieldCompiler[shownBoard]{
 		"edges":     eachShow(boardEdgeObject.compile),
 		"nodes":     eachShow(showObject.compile),
-		"pageInfo":  within(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
+		"pageInfo":  objectField(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
 		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return appendText(to, b.Session.String()) }),
 		// lastId is null on an empty page.
 		"lastId": leaf(func(to []byte, b *shownBoard) []byte {

@@ -30,7 +30,7 @@ func drawBoard(t *rapid.T) shownBoard {
 			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
 		}
 		item := live.Item{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
-		item.Frozen = live.Frozen{
+		item.Frozen = live.FrozenState{
 			Status:    rapid.SampledFrom(live.ShowStatuses).Draw(t, "frozen status"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
 		}
@@ -62,15 +62,15 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 
 // The query of a board that @tidings/client sends is compiled, and tells for each show whether the viewer has a reminder.
 func TestAHotBoardShowsReminders(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	var ids []string
 	for _, host := range []string{"one", "two", "three"} {
 		ids = append(ids, s.schedule(host, time.Hour))
 		s.must("watcher", `mutation($id: ID!) { follow(input: {userId: $id}) { changed } }`, map[string]any{"id": "user:" + host})
 	}
 	s.must("watcher", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": ids[1]})
-	s.Quiet(s.Fanout)
-	_, err := s.Memory.Log.RunOnce(t.Context())
+	s.RunAllJobs(s.Fanout)
+	_, err := s.Caches.Log.RunOnce(t.Context())
 	s.Must(err)
 	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder } } pageInfo { hasNextPage } } } }`
 	for viewer, reminded := range map[string]string{"watcher": ids[1], "nobody yet": ""} {

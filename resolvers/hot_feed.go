@@ -12,9 +12,9 @@ import (
 	"tidings/services/feed"
 )
 
-// shownPage is a page of a home feed with the ID of its user, which its cursors contain. One goroutine reads it and writes it into the
+// shownFeed is a page of a home feed with the ID of its user, which its cursors contain. One goroutine reads it and writes it into the
 // answer, so it needs no lock.
-type shownPage struct {
+type shownFeed struct {
 	feed.Page
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
@@ -23,7 +23,7 @@ type shownPage struct {
 }
 
 // size estimates the bytes of the page, so that the buffer of the answer is large enough from the beginning.
-func (p *shownPage) size() int {
+func (p *shownFeed) size() int {
 	// edge is the number of bytes of an edge with all fields and an author, without the body. Bodies vary most, so their lengths
 	// are added below.
 	const edge = 384
@@ -34,7 +34,7 @@ func (p *shownPage) size() int {
 	return size
 }
 
-// shownEdge is a post in its place in a feed: the edge and the node in one. It is used for one entry after another: see eachItem. Parts
+// shownEdge is a post in its place in a feed: the edge and the node in one. It is used for one entry after another: see eachPost. Parts
 // that the selection does not need are zero.
 type shownEdge struct {
 	*feed.Item
@@ -54,17 +54,17 @@ func homeFeedPart(field *ast.Field) *part {
 	// What the selection needs beside the page is found out here, once for each document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
-	related := wanted.relations()
-	labelled := wanted.labels("Post")
+	related := wanted.selectsRelations()
+	labelled := wanted.selectsLabels("Post")
 	joint := jointNot
-	first, top := topPage(field)
+	first, top := topPageSize(field)
 	if top && !engaged && !related && !labelled {
 		joint = jointFeed
 	}
 	return &part{
 		joint: joint, first: first,
 		key:   appendKey(nil, field),
-		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
+		write: func(to []byte, c *content) []byte { return write(to, &c.feed) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor.
 			arguments := field.ArgumentMap(variables)
@@ -92,30 +92,30 @@ func homeFeedPart(field *ast.Field) *part {
 			if err != nil {
 				return err
 			}
-			c.page.viewer = viewer.Number
+			c.feed.viewer = viewer.Number
 			// The executor's resolver calls homeFeed too, so that pages and errors are the same.
-			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.withGivenFirst(field, variables)); err != nil {
+			if c.feed.Page, err = r.homeFeed(ctx, viewer.Number, feedArguments{first, after, lastID, newerThan, last, before}.withGivenFirst(field, variables)); err != nil {
 				return err
 			}
 			// Counts, labels and relations are one read each for the whole page, and only if a field shows them. The counts are
 			// of likes and comments, with the viewer's own like. The result has every post of the page.
 			if engaged {
-				ids := make([]services.PostID, len(c.page.Items))
-				for i := range c.page.Items {
-					ids[i] = c.page.Items[i].Post.ID
+				ids := make([]services.PostID, len(c.feed.Items))
+				for i := range c.feed.Items {
+					ids[i] = c.feed.Items[i].Post.ID
 				}
-				if c.page.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids); err != nil {
+				if c.feed.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids); err != nil {
 					return err
 				}
 			}
 			if labelled {
-				if c.page.labels, err = labelsOf(ctx, r, c.page.Items, func(item *feed.Item) services.Object { return postObject(item.Post.ID) }); err != nil {
+				if c.feed.labels, err = labelsOf(ctx, r, c.feed.Items, func(item *feed.Item) services.Object { return postObject(item.Post.ID) }); err != nil {
 					return err
 				}
 			}
 			// An author can have several posts on a page, and is asked for once.
 			if related {
-				c.page.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.page.Items, func(item *feed.Item) *services.User { return &item.Author }))
+				c.feed.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.feed.Items, func(item *feed.Item) *services.User { return &item.Author }))
 			}
 			return err
 		},
@@ -143,16 +143,16 @@ func appendFeedCursor(to []byte, viewer services.UserID, position services.PostI
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(position)), '"')
 }
 
-// eachItem returns the member of a list with one entry for each post of a page, such as edges or nodes. entry compiles the object that
+// eachPost returns the compiler of a list with one entry for each post of a page, such as edges or nodes. entry compiles the object that
 // is written for each post. One shownEdge serves all entries, because a writer keeps nothing. A slice of edges would cost an allocation
 // that is as large as the page.
-func eachItem(entry member[shownEdge]) member[shownPage] {
-	return func(selected ast.SelectionSet) writer[shownPage] {
+func eachPost(entry fieldCompiler[shownEdge]) fieldCompiler[shownFeed] {
+	return func(selected ast.SelectionSet) writer[shownFeed] {
 		write := entry(selected)
 		if write == nil {
 			return nil
 		}
-		return func(to []byte, page *shownPage) []byte {
+		return func(to []byte, page *shownFeed) []byte {
 			to = append(to, '[')
 			// All entries share this variable: a writer has appended the values of an entry before they are replaced by those of the
 			// next.
@@ -177,11 +177,11 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 
 // The types of a home feed. The lists of a post and its parent are not compiled, because they need reads of their own.
 var (
-	// postMembers is the object of a post. The order of the members means nothing: an answer is in the order of its document.
-	postMembers = object[shownEdge]{"Post", map[string]member[shownEdge]{
+	// feedPostObject is the object of a post. The order of the fields means nothing: an answer is in the order of its document.
+	feedPostObject = objectCompiler[shownEdge]{"Post", map[string]fieldCompiler[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
 		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),
-		"author": within(func(i *shownEdge) *shownUser { return &i.author }, userObject),
+		"author": objectField(func(i *shownEdge) *shownUser { return &i.author }, userObject),
 		"body":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, i.Post.Body) }),
 		"parentId": leaf(func(to []byte, i *shownEdge) []byte {
 			if i.Post.Parent == 0 {
@@ -207,17 +207,17 @@ var (
 	}}
 
 	// The cursor is the post's own position, even if the page ends further below.
-	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
+	edgeObject = objectCompiler[shownEdge]{"PostEdge", map[string]fieldCompiler[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
 		// One value is the edge and the post, so get has nothing to do.
-		"node": within(func(e *shownEdge) *shownEdge { return e }, postMembers),
+		"node": objectField(func(e *shownEdge) *shownEdge { return e }, feedPostObject),
 	}}
 
 	// hasPreviousPage is true only for a page that was read upwards: see homeFeedAbove.
-	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{
-		"hasNextPage":     leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasNext) }),
-		"hasPreviousPage": leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasPrevious) }),
-		"startCursor": leaf(func(to []byte, p *shownPage) []byte {
+	pageInfoObject = objectCompiler[shownFeed]{"PageInfo", map[string]fieldCompiler[shownFeed]{
+		"hasNextPage":     leaf(func(to []byte, p *shownFeed) []byte { return strconv.AppendBool(to, p.HasNext) }),
+		"hasPreviousPage": leaf(func(to []byte, p *shownFeed) []byte { return strconv.AppendBool(to, p.HasPrevious) }),
+		"startCursor": leaf(func(to []byte, p *shownFeed) []byte {
 			if len(p.Items) == 0 {
 				return append(to, "null"...)
 			}
@@ -225,7 +225,7 @@ var (
 		}),
 		// endCursor is the page's own position and not that of its last post: see connection. Otherwise a client would take a page
 		// without posts, because all of them are hidden, for the end of the feed.
-		"endCursor": leaf(func(to []byte, p *shownPage) []byte {
+		"endCursor": leaf(func(to []byte, p *shownFeed) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)
 			}
@@ -234,18 +234,18 @@ var (
 	}}
 
 	// A selection with both edges and nodes writes each post twice, as the executor does.
-	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
-		"edges":    eachItem(edgeObject.compile),
-		"nodes":    eachItem(postMembers.compile),
-		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
+	pageObject = objectCompiler[shownFeed]{"PostConnection", map[string]fieldCompiler[shownFeed]{
+		"edges":    eachPost(edgeObject.compile),
+		"nodes":    eachPost(feedPostObject.compile),
+		"pageInfo": objectField(func(p *shownFeed) *shownFeed { return p }, pageInfoObject),
 		// lastId is for clients that keep no cursors. It is the same position as endCursor.
-		"lastId": leaf(func(to []byte, p *shownPage) []byte {
+		"lastId": leaf(func(to []byte, p *shownFeed) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)
 			}
 			return appendPostID(to, p.Next)
 		}),
-		"end":      leaf(func(to []byte, p *shownPage) []byte { return appendTextOrNull(to, string(p.End)) }),
-		"building": leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.Building) }),
+		"end":      leaf(func(to []byte, p *shownFeed) []byte { return appendTextOrNull(to, string(p.End)) }),
+		"building": leaf(func(to []byte, p *shownFeed) []byte { return strconv.AppendBool(to, p.Building) }),
 	}}
 )

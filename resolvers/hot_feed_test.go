@@ -45,8 +45,8 @@ func drawLabel(t *rapid.T) services.Label {
 	}
 }
 
-func drawPage(t *rapid.T) shownPage {
-	page := shownPage{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}, labels: map[services.Object]services.Label{}}
+func drawPage(t *rapid.T) shownFeed {
+	page := shownFeed{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}, labels: map[services.Object]services.Label{}}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
 		item := feed.Item{Post: services.Post{
 			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),
@@ -83,7 +83,7 @@ func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		fields, contents := []string{}, []content{}
-		shown := content{page: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}
+		shown := content{feed: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}
 		for _, field := range rapid.Permutation([]string{"homeFeed", "badges"}).Draw(t, "fields")[:rapid.IntRange(1, 2).Draw(t, "how many")] {
 			kind := map[string]string{"homeFeed": "PostConnection", "badges": "Badges"}[field]
 			fields, contents = append(fields, field+drawSelection(t, schema, schema.Types[kind], 0)), append(contents, shown)
@@ -119,8 +119,8 @@ func TestTextsAreEscapedAsExecutionDoes(t *testing.T) {
 }
 
 // fullPage is a typical page of 20 posts.
-func fullPage() shownPage {
-	page := shownPage{viewer: 7, Page: feed.Page{HasNext: true}}
+func fullPage() shownFeed {
+	page := shownFeed{viewer: 7, Page: feed.Page{HasNext: true}}
 	for i := range defaultFirst {
 		page.Items = append(page.Items, feed.Item{
 			Post:   services.Post{ID: services.MaxPostID>>1 - services.PostID(i)<<30, Kind: services.PostKindPost, Body: strings.Repeat("a body ", 20)},
@@ -136,14 +136,14 @@ const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kin
 
 // A page is written into one buffer: the number of allocations does not grow with its content.
 func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
-	plan, shown := planOf(parseQuery(t, pageQuery)), []content{{page: fullPage()}}
+	plan, shown := planOf(parseQuery(t, pageQuery)), []content{{feed: fullPage()}}
 	if allocations := testing.AllocsPerRun(20, func() { plan.response(shown) }); allocations > 5 {
 		t.Errorf("%v allocations for a page of %d", allocations, defaultFirst)
 	}
 }
 
 func BenchmarkPage(b *testing.B) {
-	shown := content{page: fullPage()}
+	shown := content{feed: fullPage()}
 	b.Run("compiled", func(b *testing.B) {
 		plan := planOf(parseQuery(b, pageQuery))
 		for b.Loop() {

@@ -35,10 +35,10 @@ const (
 // page is written.
 const maxJointPage = 50
 
-// topPage returns the size of the page that a field requests, if it begins at the top of the list: then the field has no argument but
+// topPageSize returns the size of the page that a field requests, if it begins at the top of the list: then the field has no argument but
 // first. ok is false for any other page, and for a page larger than maxJointPage. The value of a variable is not known here, so ok is
 // false for a variable.
-func topPage(field *ast.Field) (first int, ok bool) {
+func topPageSize(field *ast.Field) (first int, ok bool) {
 	for _, given := range field.Arguments {
 		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
 			return 0, false
@@ -86,8 +86,8 @@ type jointAnswer struct {
 // jointReads has, for each kind of part, the viewers to read for and the parts that get what is read.
 type jointReads struct {
 	badges []services.UserID
-	feeds  []feed.Newest
-	boards []live.FirstPage
+	feeds  []feed.NewestRequest
+	boards []live.FirstPageRequest
 	// These lists have the part for each entry of the lists above, in the same order.
 	ofBadges, ofFeeds, ofBoards []jointPart
 }
@@ -106,7 +106,7 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	var reads jointReads
 	for i := range requests {
 		if viewer := h.knownViewer(requests[i].Context); viewer != nil {
-			answers = append(answers, jointAnswer{request: &requests[i], plan: requests[i].Operation.(*plan), viewer: viewer, contents: contentsOf(viewer.Key, requests[i].Operation.(*plan))})
+			answers = append(answers, jointAnswer{request: &requests[i], plan: requests[i].Operation.(*plan), viewer: viewer, contents: takeContents(viewer.Key, requests[i].Operation.(*plan))})
 			reads.add(&answers[len(answers)-1])
 		}
 	}
@@ -138,9 +138,9 @@ func (r *jointReads) add(one *jointAnswer) {
 		case jointBadges:
 			r.badges, r.ofBadges = append(r.badges, one.viewer.Number), append(r.ofBadges, place)
 		case jointFeed:
-			r.feeds, r.ofFeeds = append(r.feeds, feed.Newest{Reader: one.viewer.Number, First: part.first}), append(r.ofFeeds, place)
+			r.feeds, r.ofFeeds = append(r.feeds, feed.NewestRequest{Reader: one.viewer.Number, First: part.first}), append(r.ofFeeds, place)
 		case jointBoard:
-			page := live.FirstPage{Viewer: one.viewer.Number, First: part.first, Device: deviceName(one.request.Context)}
+			page := live.FirstPageRequest{Viewer: one.viewer.Number, First: part.first, Device: deviceName(one.request.Context)}
 			r.boards, r.ofBoards = append(r.boards, page), append(r.ofBoards, place)
 		}
 	}
@@ -167,7 +167,7 @@ func (h *hot) readPages(ctx context.Context, reads *jointReads) error {
 	if len(reads.feeds) > 0 {
 		err := h.r.Feed.ReadNewest(ctx, reads.feeds, func(i int, page feed.Page) {
 			part := reads.ofFeeds[i]
-			part.content.page.Page, part.content.page.viewer = page, reads.feeds[i].Reader
+			part.content.feed.Page, part.content.feed.viewer = page, reads.feeds[i].Reader
 			part.answer.lacking--
 		})
 		if err != nil {
@@ -216,7 +216,7 @@ func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 	if err != nil {
 		return nil
 	}
-	number, known := h.r.Social.Remembered(viewer.Key)
+	number, known := h.r.Social.FindCachedUser(viewer.Key)
 	if !known {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 
 // appendBadges writes the data of an answer or an event whose parts read nothing but the badges.
 func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []byte {
-	contents := contentsOf(key, p)
+	contents := takeContents(key, p)
 	defer freeContents(contents)
 	for i := range *contents {
 		(*contents)[i].badges = shownBadges{badges, key}
@@ -233,10 +233,10 @@ func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []by
 	return p.append(to, *contents)
 }
 
-// contentsOf returns contents for the parts of a plan. The contents are reused, because new ones would be allocated on the heap each
+// takeContents returns contents for the parts of a plan. The contents are reused, because new ones would be allocated on the heap each
 // time: writers are function values, so the compiler cannot keep their arguments on the stack.
-func contentsOf(key string, p *plan) *[]content {
-	contents := jointContents.Get().(*[]content)
+func takeContents(key string, p *plan) *[]content {
+	contents := contentsPool.Get().(*[]content)
 	for range p.parts {
 		*contents = append(*contents, content{key: key})
 	}
@@ -247,8 +247,8 @@ func contentsOf(key string, p *plan) *[]content {
 func freeContents(contents *[]content) {
 	clear(*contents)
 	*contents = (*contents)[:0]
-	jointContents.Put(contents)
+	contentsPool.Put(contents)
 }
 
-// jointContents has contents for reuse: see contentsOf.
-var jointContents = sync.Pool{New: func() any { return new([]content) }}
+// contentsPool has contents for reuse: see takeContents.
+var contentsPool = sync.Pool{New: func() any { return new([]content) }}

@@ -46,7 +46,7 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 // ready are left to Quick.
 func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	a := newAPI(t)
-	a.World.Quiet(a.World.Fanout)
+	a.World.RunAllJobs(a.World.Fanout)
 	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
 	operations := []string{`{ me: viewer { id badges { id version total { value } } } }`, `{ viewer { badges { homeFeed { display precision } dots { name } } __typename } }`}
 	bearer := func(key string, scopes ...services.Scope) context.Context {
@@ -95,14 +95,14 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 // Joint answers with pages are those of Quick: with one page, with several, and with pages and badges, for readers of every kind of
 // feed.
 func TestJointPagesAreThoseOfQuick(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	s.populate()
 	for _, host := range []string{"named", "plain", "busy"} {
 		s.schedule(host, time.Hour)
 	}
 	s.Clock.Advance(2 * time.Hour) // the shows are late
-	s.Quiet(s.Fanout)
-	_, err := s.Memory.Log.RunOnce(t.Context())
+	s.RunAllJobs(s.Fanout)
+	_, err := s.Caches.Log.RunOnce(t.Context())
 	s.Must(err)
 	const feed = `homeFeed(first: 3) { edges { cursor node { id body publishedAt author { id key name avatarUrl } } } pageInfo { hasNextPage endCursor } lastId end building }`
 	const board = `liveBoard(first: 1) { edges { status plannedAt node { id title host { key } late } } pageInfo { hasNextPage } newSession end }` // without sessionId: each answer has a new session
@@ -143,7 +143,7 @@ func (redisless) ReadReady(_ context.Context, users []services.UserID) ([]*servi
 // page is left to Quick.
 func TestJointAnswersWithoutRedis(t *testing.T) {
 	a := newAPI(t)
-	a.World.Quiet(a.World.Fanout)
+	a.World.RunAllJobs(a.World.Fanout)
 	a.resolver.Badge = redisless{a.resolver.Badge}
 	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
 	ctx := services.WithViewer(t.Context(), services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeViewer}})

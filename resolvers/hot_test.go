@@ -21,14 +21,16 @@ import (
 	"tidings/services"
 )
 
-// shown has the resolvers of a schema whose viewer has the badges, the page and the board of a test.
-type shown struct {
+// shownResolver has the resolvers of a schema whose viewer has the badges, the page and the board of a test.
+type shownResolver struct {
 	*Resolver
 	content
 }
 
-func (s *shown) Query() graph.QueryResolver   { return shownQuery{s.Resolver.Query()} }
-func (s *shown) Viewer() graph.ViewerResolver { return shownViewer{s.Resolver.Viewer(), s.content} }
+func (s *shownResolver) Query() graph.QueryResolver { return shownQuery{s.Resolver.Query()} }
+func (s *shownResolver) Viewer() graph.ViewerResolver {
+	return shownViewer{s.Resolver.Viewer(), s.content}
+}
 
 // The types below are resolvers of gqlgen that answer with the content of a test.
 type shownQuery struct{ graph.QueryResolver }
@@ -50,14 +52,14 @@ func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, e
 }
 
 func (v shownViewer) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string, *int, *string) (*graph.PostConnection, error) {
-	return connection(&graph.Viewer{Number: v.page.viewer}, v.page.Page), nil
+	return connection(&graph.Viewer{Number: v.feed.viewer}, v.feed.Page), nil
 }
 
 func (v shownViewer) LiveBoard(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.LiveBoardConnection, error) {
 	return (&Resolver{Clock: shownClock(v.board.at)}).boardConnection(v.board.Board), nil
 }
 
-func (s *shown) Post() graph.PostResolver { return shownPost{s.Resolver.Post(), s.content} }
+func (s *shownResolver) Post() graph.PostResolver { return shownPost{s.Resolver.Post(), s.content} }
 
 type shownPost struct {
 	graph.PostResolver
@@ -65,37 +67,37 @@ type shownPost struct {
 }
 
 func (p shownPost) ViewerCanEdit(_ context.Context, post *graph.Post) (bool, error) {
-	return post.AuthorID == p.page.viewer, nil
+	return post.AuthorID == p.feed.viewer, nil
 }
 
 func (p shownPost) ViewerHasLiked(_ context.Context, post *graph.Post) (*bool, error) {
-	of := p.page.engagements[post.Number]
+	of := p.feed.engagements[post.Number]
 	return &of.Liked, nil
 }
 
 func (p shownPost) LikeCount(_ context.Context, post *graph.Post) (*int, error) {
-	of := p.page.engagements[post.Number]
+	of := p.feed.engagements[post.Number]
 	return &of.Likes, nil
 }
 
 func (p shownPost) CommentCount(_ context.Context, post *graph.Post) (*int, error) {
-	of := p.page.engagements[post.Number]
+	of := p.feed.engagements[post.Number]
 	return &of.Comments, nil
 }
 
 func (p shownPost) Ref(_ context.Context, post *graph.Post) (*string, error) {
-	return orNull(p.page.labels[postObject(post.Number)].Ref), nil
+	return orNull(p.feed.labels[postObject(post.Number)].Ref), nil
 }
 
 func (p shownPost) URL(_ context.Context, post *graph.Post) (*string, error) {
-	return orNull(p.page.labels[postObject(post.Number)].URL), nil
+	return orNull(p.feed.labels[postObject(post.Number)].URL), nil
 }
 
 func (p shownPost) Data(_ context.Context, post *graph.Post) (*string, error) {
-	return orNull(p.page.labels[postObject(post.Number)].Data), nil
+	return orNull(p.feed.labels[postObject(post.Number)].Data), nil
 }
 
-func (s *shown) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.content} }
+func (s *shownResolver) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.content} }
 
 // shownNode answers the labels and the reminders of a show.
 type shownNode struct {
@@ -131,7 +133,7 @@ func (c shownClock) Now() time.Time { return time.Time(c) }
 
 // executedAnswer returns the answer of gqlgen's generated code to a query, with the content what.
 func executedAnswer(t interface{ Fatalf(string, ...any) }, what content, query string) string {
-	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, content: what}}))
+	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shownResolver{Resolver: &Resolver{}, content: what}}))
 	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
 	if faults != nil {
@@ -215,7 +217,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 		*badges.Notifications.Older.Of(category) = rapid.IntRange(0, 1000).Draw(t, "older")
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "host categories") {
-		badges.Notifications.Hosts = append(badges.Notifications.Hosts, services.CategoryCount{
+		badges.Notifications.HostCounts = append(badges.Notifications.HostCounts, services.CategoryCount{
 			Category: services.CategoryHost, Name: rapid.StringMatching(`[a-z][a-z0-9._-]{0,31}`).Draw(t, "category"), Count: drawCount(t), Older: rapid.IntRange(0, 1000).Draw(t, "older"),
 		})
 	}

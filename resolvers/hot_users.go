@@ -15,7 +15,7 @@ type shownUser struct {
 
 // userObject compiles the type User, without the lists of users. It writes every user in a compiled answer, so authors and hosts look
 // the same.
-var userObject = object[shownUser]{"User", map[string]member[shownUser]{
+var userObject = objectCompiler[shownUser]{"User", map[string]fieldCompiler[shownUser]{
 	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
 	"key":           leaf(func(to []byte, u *shownUser) []byte { return appendText(to, u.Key) }),
 	"name":          leaf(func(to []byte, u *shownUser) []byte { return appendTextOrNull(to, u.Name) }),
@@ -34,9 +34,9 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"viewerHides": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
 }}
 
-// relations reports whether a field needs the relation between the viewer and users. A new field in userObject that depends on the
+// selectsRelations reports whether a field needs the relation between the viewer and users. A new field in userObject that depends on the
 // relation must be added here: otherwise its value would always be that of no relation. The test that compares all fields finds this.
-func (w wanted) relations() bool {
+func (w wantedFields) selectsRelations() bool {
 	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides", "viewerFollowMode"} {
 		if len(w["User."+field]) > 0 {
 			return true

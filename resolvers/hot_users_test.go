@@ -7,7 +7,9 @@ import (
 	"tidings/services"
 )
 
-func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
+func (s *shownResolver) User() graph.UserResolver {
+	return shownRelations{s.Resolver.User(), s.content}
+}
 
 // shownRelations answers the fields of a user with the relations in the content of a test.
 type shownRelations struct {
@@ -16,7 +18,7 @@ type shownRelations struct {
 }
 
 func (u shownRelations) relation(user *graph.User) *services.Relation {
-	relation := u.page.relations[user.Number]
+	relation := u.feed.relations[user.Number]
 	if u.board.relations != nil {
 		relation = u.board.relations[user.Number]
 	}

@@ -21,7 +21,7 @@ type eventRequest struct {
 func (r *eventRequest) WriteEvents(write func(to []byte, event any) []byte) { r.write = write }
 
 // setHub gives the resolver a hub that sends each user's present badges as the first event.
-func (s *sides) setHub(ctx context.Context) {
+func (s *executorPair) setHub(ctx context.Context) {
 	s.resolver.Hub = push.New(push.Config{
 		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
 			return make([]uint64, len(users)), nil
@@ -50,7 +50,7 @@ func (s *sides) setHub(ctx context.Context) {
 }
 
 // firstEvent starts a subscription and returns its first event as one side makes it.
-func (s *sides) firstEvent(ctx context.Context, exec *executor.Executor, query string) string {
+func (s *executorPair) firstEvent(ctx context.Context, exec *executor.Executor, query string) string {
 	s.t.Helper()
 	ctx = graphql.StartOperationTrace(ctx)
 	now := graphql.TraceTiming{Start: time.Now(), End: time.Now()}
@@ -69,7 +69,7 @@ func (s *sides) firstEvent(ctx context.Context, exec *executor.Executor, query s
 // For every user, the function that the schema gives to WriteEvents writes the same event as the executor. The schema gives a function
 // only if the operation is compiled.
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	s.populate()
 	s.setHub(t.Context())
 	const count = "{ value display inTotal precision asOf }"

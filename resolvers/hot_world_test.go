@@ -21,29 +21,29 @@ import (
 	"tidings/services/sql"
 )
 
-// counting is a schema that counts the operations that Hot leaves to it.
-type counting struct {
+// countingSchema is a schema that counts the operations that Hot leaves to it.
+type countingSchema struct {
 	graphql.ExecutableSchema
 	left int // how many operations were left to it
 }
 
-func (c *counting) Exec(ctx context.Context) graphql.ResponseHandler {
+func (c *countingSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	c.left++
 	return c.ExecutableSchema.Exec(ctx)
 }
 
-// sides has two executors over the same data: one without compiled selections, and one with them.
-type sides struct {
+// executorPair has two executors over the same data: one without compiled selections, and one with them.
+type executorPair struct {
 	*api
 	executed, hot *executor.Executor
-	fallback      *counting // the schema behind hot
+	fallback      *countingSchema // the schema behind hot
 }
 
-func newSides(t *testing.T) *sides {
+func newExecutorPair(t *testing.T) *executorPair {
 	t.Helper()
-	s := &sides{api: newAPI(t)}
+	s := &executorPair{api: newAPI(t)}
 	schema := graph.NewExecutableSchema(graph.Config{Resolvers: s.resolver})
-	s.fallback = &counting{ExecutableSchema: schema}
+	s.fallback = &countingSchema{ExecutableSchema: schema}
 	s.executed, s.hot = executor.New(schema), executor.New(Hot(s.fallback, s.resolver))
 	for _, exec := range []*executor.Executor{s.executed, s.hot} {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
@@ -88,13 +88,13 @@ func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *execu
 	return got
 }
 
-// oneRequest is the request for both sides, so that errors have the same ID.
+// oneRequest is the request for both executors, so that errors have the same ID.
 type oneRequest struct{}
 
 func (oneRequest) RequestID() string { return "one" }
 
-// askBoth returns the answer of both sides, which must be equal. A compiled operation without errors must not reach the schema.
-func (s *sides) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
+// askBoth returns the answer of both executors, which must be equal. A compiled operation without errors must not reach the schema.
+func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
 	ctx := services.WithRequest(s.t.Context(), oneRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
 	want := ask(ctx, t, s.executed, query, variables)
@@ -110,15 +110,15 @@ func (s *sides) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query str
 }
 
 // number returns the ID of a user, who is created if necessary.
-func (s *sides) number(key string) services.UserID {
-	number, err := s.resolver.Social.Number(s.t.Context(), key)
+func (s *executorPair) number(key string) services.UserID {
+	number, err := s.resolver.Social.EnsureUser(s.t.Context(), key)
 	s.Must(err)
 	return number
 }
 
 // populate makes readers of every kind: one whose feed has gaps, one whose authors have more posts than a feed keeps, and one whose
 // feed is empty. It returns positions of posts.
-func (s *sides) populate() (places []services.PostID) {
+func (s *executorPair) populate() (places []services.PostID) {
 	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
 	published := map[string][]services.PostID{}
 	for key, count := range map[string]int{"named": 12, "plain": 9, "busy": services.Retention + 5} {
@@ -140,7 +140,7 @@ func (s *sides) populate() (places []services.PostID) {
 	}
 	s.actOnUser("named", "follow", "user:reader")
 	s.actOnUser("reader", "hideFrom", "user:named")
-	s.Quiet(s.Fanout)
+	s.RunAllJobs(s.Fanout)
 	s.Clock.Advance(time.Second)
 	s.Write(func(ctx context.Context, tx *sql.Tx) error { // deleted without a job, so that feeds still list it
 		for _, id := range slices.Concat(published["named"][3:8], published["plain"][:1], published["busy"][100:104]) {
@@ -155,7 +155,7 @@ func (s *sides) populate() (places []services.PostID) {
 
 // drawArguments draws the arguments of a page, some of them as variables. It returns the declarations of the variables, the arguments,
 // and the values of the variables.
-func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, given string, variables map[string]any) {
+func drawArguments(t *rapid.T, s *executorPair, places []services.PostID) (declared, given string, variables map[string]any) {
 	id := func() string {
 		return services.GlobalID(services.PostType, rapid.SampledFrom(places).Draw(t, "place").String())
 	}
@@ -210,9 +210,9 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 	return declared, given, variables
 }
 
-// For any page and any user, both sides give the same answer, also with errors and with selections that are not compiled.
+// For any page and any user, both executors give the same answer, also with errors and with selections that are not compiled.
 func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	places, schema, seen := s.populate(), hotSchema(), map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		declared, given, variables := drawArguments(t, s, places)
@@ -252,9 +252,9 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	}
 }
 
-// Both sides give the same answer for every end of a feed, for authors with and without a profile, and for wrong arguments.
+// Both executors give the same answer for every end of a feed, for authors with and without a profile, and for wrong arguments.
 func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	s.populate()
 	page := func(arguments string) string {
 		return "{ viewer { homeFeed" + arguments + " { edges { cursor node { id author { id name } } } pageInfo { hasNextPage startCursor endCursor } lastId end } } }"
@@ -293,7 +293,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 
 // A compiled page shows the likes and answers of posts as they are.
 func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	s.populate()
 	got := s.askBoth(t, "reader", `{ viewer { homeFeed(first: 100) { edges { node { viewerHasLiked likeCount commentCount } } } } }`, nil)
 	for _, want := range []string{`"viewerHasLiked":true,"likeCount":1,"commentCount":1`, `"viewerHasLiked":true,"likeCount":1,"commentCount":0`, `"viewerHasLiked":false,"likeCount":0,"commentCount":0`} {
@@ -305,7 +305,7 @@ func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 
 // One document can page both ways: a variable that is not given counts as a missing argument.
 func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	places := s.populate()
 	query := `query($first: Int, $last: Int, $before: String) { viewer { homeFeed(first: $first, last: $last, before: $before) { edges { cursor } } } }`
 	for _, variables := range []map[string]any{
@@ -322,7 +322,7 @@ func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
 }
 
 // lastOf returns the last position of a reader's second page of 100. The page after it is the last one of the feed.
-func (s *sides) lastOf(reader string) string {
+func (s *executorPair) lastOf(reader string) string {
 	s.t.Helper()
 	var id any
 	for range 2 {
@@ -335,7 +335,7 @@ func (s *sides) lastOf(reader string) string {
 
 // Without Redis a page comes from the facts. Without any engine, the error is the same as without compiled selections.
 func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
-	s := newSides(t)
+	s := newExecutorPair(t)
 	s.populate()
 	s.number("reader")
 	s.Server.Kill()

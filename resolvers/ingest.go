@@ -18,24 +18,24 @@ import (
 // for this one.
 const maxEvents = 500
 
-// timeOfEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A
+// timePerEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A
 // healthy engine needs far less for an event; the rest is for slow moments.
-const timeOfEvent = 10 * time.Millisecond
+const timePerEvent = 10 * time.Millisecond
 
-// withTimeFor returns the context of a batch: its deadline is later the more events the batch has. It does not end when the client goes
+// withBatchDeadline returns the context of a batch: its deadline is later the more events the batch has. It does not end when the client goes
 // away: a part of the batch may have been committed, and the rest should be too. A context that has ended already is returned
 // unchanged: the caller reports it.
-func withTimeFor(ctx context.Context, events int) (context.Context, context.CancelFunc) {
+func withBatchDeadline(ctx context.Context, events int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited || ctx.Err() != nil {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timeOfEvent))
+	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timePerEvent))
 }
 
-// sendFewer adds advice to the error of a batch that ran out of time: the host application should send fewer events at once. A single
+// adviseFewerEvents adds advice to the error of a batch that ran out of time: the host application should send fewer events at once. A single
 // event that took too long has the plain error, because there is nothing to halve.
-func sendFewer(ctx context.Context, events int, err error) error {
+func adviseFewerEvents(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, err, "events: %d events took too long for one request: send fewer at once", events)
 	}
@@ -53,22 +53,22 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
 	}
 	ctx = withCreatingUsers(ctx)
-	ctx, cancel := withTimeFor(ctx, len(events))
+	ctx, cancel := withBatchDeadline(ctx, len(events))
 	defer cancel()
 	// The users in the fields that newIngestAction lists, and the actors, are made or found at once, so that events need no
 	// statements of their own for them.
-	refused, err := r.Social.Meet(ctx, usersNamed(events))
+	refused, err := r.Social.CreateMissing(ctx, usersNamed(events))
 	if err != nil {
-		return nil, sendFewer(ctx, len(events), err)
+		return nil, adviseFewerEvents(ctx, len(events), err)
 	}
-	ctx = withRefused(ctx, refused)
+	ctx = withRefusedUsers(ctx, refused)
 	defer dataloader.From(ctx).Forget()
 	results := make([]graph.IngestResult, len(events))
 	for from := 0; from < len(events); {
 		to, named := oneCommit(events, from)
 		found, err := r.Refs.Find(ctx, named)
 		if err != nil {
-			return nil, sendFewer(ctx, len(events), err)
+			return nil, adviseFewerEvents(ctx, len(events), err)
 		}
 		if r.ingestTogether(ctx, events[from:to], found, results[from:to], len(events)) {
 			for i := to; i < len(results); i++ {
@@ -88,7 +88,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	cmds, errs := make([]*jobs.Command, len(events)), make([]error, len(events))
 	ready, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
-		cmds[i], errs[i] = ingestCommand(ctx, &call{r: r, named: found}, &events[i])
+		cmds[i], errs[i] = ingestCommand(ctx, &call{r: r, refHolders: found}, &events[i])
 		if services.FailedForNow(errs[i]) {
 			break
 		}
@@ -99,7 +99,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	// CommitInOrder returns an error or nil for each command, in their order. Events that could not become a command are not among
 	// them.
 	for k, err := range r.Fanout.CommitInOrder(ctx, ready...) {
-		errs[places[k]] = sendFewer(ctx, all, err)
+		errs[places[k]] = adviseFewerEvents(ctx, all, err)
 	}
 	for i, err := range errs {
 		// An earlier event has failed for now. This event was refused, perhaps because of that. So it gets ErrBehind and can be sent

@@ -10,9 +10,9 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// inFullAgo returns the full form of an event that happened a time ago.
-func (a *api) inFullAgo(ago time.Duration, short event) event {
-	full := inFull(short)
+// expandEventAgo returns the full form of an event that happened a time ago.
+func (a *api) expandEventAgo(ago time.Duration, short event) event {
+	full := expandEvent(short)
 	full["at"] = a.Clock.Now().Add(-ago).Format(time.RFC3339Nano)
 	return full
 }
@@ -27,12 +27,12 @@ func (a *api) report(events ...event) answer {
 // mustReport sends an event that happened a time ago and must succeed, and runs its jobs. It returns the ID of the object.
 func (a *api) mustReport(ago time.Duration, short event) (id string) {
 	a.t.Helper()
-	got := a.report(a.inFullAgo(ago, short))
+	got := a.report(a.expandEventAgo(ago, short))
 	if failed := got.at("ingest", "results", 0, "error"); failed != nil || len(got.Errors) > 0 {
 		a.t.Fatalf("%v: %v %v", short, failed, got.Errors)
 	}
 	id, _ = got.at("ingest", "results", 0, "id").(string)
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	return id
 }
 
@@ -40,8 +40,8 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	a := newAPI(t)
 	const days30, minute = 30 * 24 * time.Hour, time.Minute
 	got := a.report(
-		a.inFullAgo(days30+time.Millisecond, publish("user:bob")), a.inFullAgo(days30, publish("user:bob")), a.inFullAgo(0, publish("user:bob")),
-		a.inFullAgo(-minute, publish("user:bob")), a.inFullAgo(-minute-time.Millisecond, publish("user:bob")), inFull(publish("user:bob")),
+		a.expandEventAgo(days30+time.Millisecond, publishEvent("user:bob")), a.expandEventAgo(days30, publishEvent("user:bob")), a.expandEventAgo(0, publishEvent("user:bob")),
+		a.expandEventAgo(-minute, publishEvent("user:bob")), a.expandEventAgo(-minute-time.Millisecond, publishEvent("user:bob")), expandEvent(publishEvent("user:bob")),
 	)
 	for i, limit := range []any{30.0, nil, nil, nil, 60.0, nil} {
 		failed := got.at("ingest", "results", i, "error")
@@ -70,14 +70,14 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	a := newAPI(t)
 	group := a.mustReport(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	say := func(ago time.Duration) event {
-		return a.inFullAgo(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": "b"}})
+		return a.expandEventAgo(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": "b"}})
 	}
 	visit := func(ago time.Duration, verb string) event {
-		full := a.inFullAgo(ago, event{verb: event{"as": "user:bob", "conversationId": group}})
+		full := a.expandEventAgo(ago, event{verb: event{"as": "user:bob", "conversationId": group}})
 		full["device"] = "phone"
 		return full
 	}
-	// replayed reports past events and runs all their jobs, also those that wait for late reports, because Quiet advances the clock.
+	// replayed reports past events and runs all their jobs, also those that wait for late reports, because RunAllJobs advances the clock.
 	// Then it checks bob's unread count in his list and in his badges.
 	replayed := func(what string, unread float64, events ...event) {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 				t.Fatalf("%s, event %d: %v %v", what, i, failed, got.Errors)
 			}
 		}
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		shown := a.must("bob", `{ viewer { badges { conversations { total { value } } } conversations { nodes { unread { value } } } } }`, nil)
 		if count, total := shown.at("viewer", "conversations", "nodes", 0, "unread", "value"), shown.at("viewer", "badges", "conversations", "total", "value"); count != unread || total != unread {
 			t.Errorf("%s: %v unread, %v in the badges, want %v", what, count, total, unread)
@@ -100,13 +100,13 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	replayed("one that was renewed", 0, visit(hours, "enterConversation"), visit(hours-50*second, "enterConversation"), say(hours-70*second))
 	// The visit's minute is over, but the job that ends the visit waits for late reports of messages within that minute.
 	a.report(visit(hours/2, "enterConversation"))
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	replayed("one whose message comes after its jobs", 0, say(hours/2-20*second))
 	replayed("what comes now", 1, say(0))
 }
 
 // An event can undo a markAllRead if it happened at most 30 seconds later, no matter when the two are reported.
-func TestALateUndo(t *testing.T) {
+func TestAnUndoIsJudgedByEventTimes(t *testing.T) {
 	for seconds, want := range map[time.Duration]struct {
 		code   any
 		unread float64
@@ -115,16 +115,16 @@ func TestALateUndo(t *testing.T) {
 		for after := range 3 {
 			a := newAPI(t)
 			events := []event{
-				a.inFullAgo(5*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}}),
-				a.inFullAgo(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
-				a.inFullAgo(4*time.Hour-seconds*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}),
+				a.expandEventAgo(5*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}}),
+				a.expandEventAgo(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
+				a.expandEventAgo(4*time.Hour-seconds*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}),
 			}
 			if after > 0 {
 				a.report(events[:after]...)
 			}
-			a.Quiet(a.Fanout)
+			a.RunAllJobs(a.Fanout)
 			got := a.report(events[after:]...)
-			a.Quiet(a.Fanout)
+			a.RunAllJobs(a.Fanout)
 			unread := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil).at("viewer", "badges", "notifications", "total", "value")
 			if got.at("ingest", "results", 2-after, "error", "code") != want.code || unread != want.unread {
 				t.Errorf("after %d s, with jobs after %d events: %v, %v unread", seconds, after, got, unread)
@@ -134,12 +134,12 @@ func TestALateUndo(t *testing.T) {
 }
 
 // An undo takes back one mark only. Notifications from before an earlier mark stay read, even if they are reported last.
-func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
+func TestALateUndoKeepsTheEarlierMark(t *testing.T) {
 	a := newAPI(t)
 	a.mustReport(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})
 	got := a.report(
-		a.inFullAgo(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
-		a.inFullAgo(4*time.Hour-10*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}))
+		a.expandEventAgo(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
+		a.expandEventAgo(4*time.Hour-10*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}))
 	for i := range 2 {
 		if failed := got.at("ingest", "results", i, "error"); failed != nil {
 			t.Errorf("event %d: %v", i, failed)
@@ -159,14 +159,14 @@ func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 }
 
 // Under one idempotency key, an event with another time is another input, and a CONFLICT.
-func TestATimeBelongsToTheInputOfAKey(t *testing.T) {
+func TestAnotherTimeUnderAKeyIsAConflict(t *testing.T) {
 	a := newAPI(t)
 	post := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
-	first, again := a.report(a.inFullAgo(time.Hour, post)), a.report(a.inFullAgo(time.Hour, post))
+	first, again := a.report(a.expandEventAgo(time.Hour, post)), a.report(a.expandEventAgo(time.Hour, post))
 	if id := first.at("ingest", "results", 0, "id"); id == nil || again.at("ingest", "results", 0, "id") != id {
 		t.Errorf("first %v, again %v", first, again)
 	}
-	for what, other := range map[string]event{"another time": a.inFullAgo(2*time.Hour, post), "no time": inFull(post)} {
+	for what, other := range map[string]event{"another time": a.expandEventAgo(2*time.Hour, post), "no time": expandEvent(post)} {
 		if got := a.report(other); got.at("ingest", "results", 0, "error", "code") != "CONFLICT" {
 			t.Errorf("%s under the key: %v", what, got)
 		}
@@ -271,16 +271,16 @@ func TestALateMessageIsRefused(t *testing.T) {
 	a := newAPI(t)
 	group := a.mustReport(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	said := func(ago time.Duration, body string) event {
-		return a.inFullAgo(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": body}})
+		return a.expandEventAgo(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": body}})
 	}
 	got := a.report(said(4*time.Hour, "4"), said(2*time.Hour, "2"), said(3*time.Hour, "3"), said(6*time.Hour, "6"),
-		a.inFullAgo(3*time.Hour, event{"markConversationRead": event{"as": "user:bob", "conversationId": group}}))
+		a.expandEventAgo(3*time.Hour, event{"markConversationRead": event{"as": "user:bob", "conversationId": group}}))
 	for i, code := range []any{nil, nil, "CONFLICT", "CONFLICT", nil} {
 		if is := got.at("ingest", "results", i, "error", "code"); is != code {
 			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), code)
 		}
 	}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	seen := a.must("bob", `{ viewer { conversations { nodes { unread { value } messages { nodes { body } } } } } }`, nil)
 	if unread := seen.at("viewer", "conversations", "nodes", 0, "unread", "value"); unread != 1.0 {
 		t.Errorf("a mark between two messages leaves %v unread: %v", unread, seen)
@@ -303,30 +303,30 @@ func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 		}
 		mark("all: true")
 		five := sent(50*time.Hour, "5")
-		a.wantMail("a mark without any message", "bob", 1, "5")
+		a.wantSiteMessages("a mark without any message", "bob", 1, "5")
 		mark(`ids: ["` + five + `"]`)
 		sent(60*time.Hour, "6")
-		a.wantMail("a mark of one message", "bob", 1, "5+6")
+		a.wantSiteMessages("a mark of one message", "bob", 1, "5+6")
 		a.mustReport(55*time.Hour, event{"markSiteMessagesRead": event{"as": "user:bob", "all": true}})
 		sent(56*time.Hour, "p")
-		a.wantMail("a mark of a past time", "bob", 0, "5+p+6+")
+		a.wantSiteMessages("a mark of a past time", "bob", 0, "5+p+6+")
 		mark("all: true")
 		sent(51*time.Hour, "q")
 		sent(40*time.Hour, "4")
-		a.wantMail("a mark of now", "bob", 1, "4"+"5+q+p+6+")
+		a.wantSiteMessages("a mark of now", "bob", 1, "4"+"5+q+p+6+")
 		three := sent(30*time.Hour, "3")
 		sent(20*time.Hour, "2")
 		mark(`upTo: "` + three + `"`)
 		sent(35*time.Hour, "r")
 		sent(25*time.Hour, "s")
-		a.wantMail("a mark up to a message", "bob", 2, "2s3+r+4+5+q+p+6+")
+		a.wantSiteMessages("a mark up to a message", "bob", 2, "2s3+r+4+5+q+p+6+")
 		mark(`type: "general"`)
 		sent(21*time.Hour, "t")
 		sent(10*time.Hour, "1")
-		a.wantMail("a mark of a type", "bob", 1, "12+t+s+3+r+4+5+q+p+6+")
+		a.wantSiteMessages("a mark of a type", "bob", 1, "12+t+s+3+r+4+5+q+p+6+")
 		a.ingest(event{"sendSiteMessage": event{"title": "0", "to": []string{"user:bob"}}})
-		w.Quiet(w.Fanout)
-		a.wantMail("what is sent now", "bob", 2, "012+t+s+3+r+4+5+q+p+6+")
+		w.RunAllJobs(w.Fanout)
+		a.wantSiteMessages("what is sent now", "bob", 2, "012+t+s+3+r+4+5+q+p+6+")
 	})
 }
 
@@ -355,7 +355,7 @@ func TestALateReportedNotificationIsReadIfANewerOneWasRead(t *testing.T) {
 		for i, mark := range []string{`markAllRead(input: {})`, `markNotificationsRead(input: {all: true})`,
 			`markNotificationsRead(input: {categories: [FOLLOW]})`, `markNotificationsRead(input: {upTo: "$upTo"})`, `markAllRead(input: {upTo: "$upTo"})`} {
 			whom := fmt.Sprint("reader", i)
-			w.Named(whom)
+			w.MakeNamedUsers(whom)
 			follow(10*half, "bob", whom)
 			_, _, upTos := list(whom)
 			a.must(whom, "mutation { "+strings.ReplaceAll(mark, "$upTo", upTos[0])+" { badges { version } } }", nil)

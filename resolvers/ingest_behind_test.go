@@ -22,8 +22,8 @@ func renames(from, to string) map[string]sql.Statement {
 	return statements
 }
 
-// without runs a function while the database lacks a table: a statement on the table fails with INTERNAL.
-func (a *api) without(table string, do func()) {
+// runWithoutTable runs a function while the database lacks a table: a statement on the table fails with INTERNAL.
+func (a *api) runWithoutTable(table string, do func()) {
 	a.t.Helper()
 	run := func(rename sql.Statement) {
 		a.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -79,8 +79,8 @@ func TestNothingFollowsAnEventThatFailedForNow(t *testing.T) {
 		t.Run(story.name, func(t *testing.T) {
 			fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 				a := newAPIOn(t, w, 10, 5)
-				a.without(story.table, func() {
-					if got := a.codes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.want) {
+				a.runWithoutTable(story.table, func() {
+					if got := a.ingestCodes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.want) {
 						t.Errorf("the codes are %v, want %v", got, story.want)
 					}
 				})
@@ -90,7 +90,7 @@ func TestNothingFollowsAnEventThatFailedForNow(t *testing.T) {
 					}
 				}
 				for range 2 {
-					if got := a.codes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.again) {
+					if got := a.ingestCodes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.again) {
 						t.Errorf("sent again, the codes are %v, want %v", got, story.again)
 					}
 				}

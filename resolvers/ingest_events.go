@@ -15,18 +15,18 @@ import (
 	"tidings/services/jobs"
 )
 
-// idempotencyKey is the Go name of the field of an input that has the idempotency key. It is not a part of the content: inputs are
+// idempotencyKeyField is the Go name of the field of an input that has the idempotency key. It is not a part of the content: inputs are
 // compared without it.
-const idempotencyKey = "IdempotencyKey"
+const idempotencyKeyField = "IdempotencyKey"
 
 // ingestAction is one field of graph.IngestAction: the operation with the field's name, which takes the input of the mutation. So an
 // event has the effect of the mutation, by the same code. The positions of some fields of the input are kept here, so that no event has
 // to look for them.
 type ingestAction struct {
 	*spec
-	operation entry
-	key       int   // the position of the input's idempotency key
-	users     []int // the positions of the input's fields whose users are made or found for the whole batch
+	operation     entry
+	keyPosition   int   // the position of the input's idempotency key
+	userPositions []int // the positions of the input's fields whose users are made or found for the whole batch
 }
 
 // ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection when the program
@@ -59,13 +59,13 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	}
 	for i := range a.input.NumField() {
 		switch a.input.Field(i).Name {
-		case idempotencyKey:
-			a.key = i
+		case idempotencyKeyField:
+			a.keyPosition = i
 		case "UserID", "UserIds", "MemberIds", "MentionIds", "Mentions", "To", "ActorID":
 			if _, readable := idsIn(reflect.Zero(a.input.Field(i).Type).Interface()); !readable {
 				return a, fmt.Errorf("resolvers: %s has users in a field of the type %s, which idsIn does not read", a.name, a.input.Field(i).Type)
 			}
-			a.users = append(a.users, i)
+			a.userPositions = append(a.userPositions, i)
 		}
 	}
 	return a, nil
@@ -82,16 +82,16 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	}
 	// input points into the event, which is this request's own: to remove the key from it changes nothing for anybody else.
 	action, input := &ingestActions[set[0]], reflect.ValueOf(&event.Do).Elem().Field(set[0])
-	if err := c.actFor(ctx, action, event); err != nil {
+	if err := c.setActor(ctx, action, event); err != nil {
 		return nil, err
 	}
-	if err := c.happenedAt(event.At); err != nil {
+	if err := c.setHappenedAt(event.At); err != nil {
 		return nil, err
 	}
 	// The idempotency key may be in the event, or in the input of the mutation, because a host application may already make such an
 	// input for the mutation.
 	key, err := event.Key, error(nil)
-	field := input.Elem().Field(action.key)
+	field := input.Elem().Field(action.keyPosition)
 	if own := field.Interface().(*string); own != nil {
 		if key != nil && *key != *own {
 			return nil, services.Errorf(services.Invalid, "key: the event and its %s have different idempotency keys", action.name)
@@ -107,15 +107,15 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 // The bounds of the time of an event. Past times are for events that were delayed, by an outage of the host application or of its
 // queue. 30 days is far longer than such an outage.
 const (
-	// oldestEvent is how long ago an event may have happened.
-	oldestEvent = 30 * 24 * time.Hour
+	// maxEventAge is how long ago an event may have happened.
+	maxEventAge = 30 * 24 * time.Hour
 	eventSkew   = time.Minute // how far the host application's clock may be ahead
 )
 
-// happenedAt sets when an event happened: at its time, or now if its time is in the future, within the skew of the clocks. Nothing may be
+// setHappenedAt sets when an event happened: at its time, or now if its time is in the future, within the skew of the clocks. Nothing may be
 // newer than now. The IDs that the event makes are of that time, so that earlier events sort before later ones. Without a time the
 // commit takes the present.
-func (c *call) happenedAt(at *time.Time) error {
+func (c *call) setHappenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
 	}
@@ -124,8 +124,8 @@ func (c *call) happenedAt(at *time.Time) error {
 	switch day := 24 * time.Hour; {
 	case at.After(now.Add(eventSkew)):
 		return services.Errorf(services.Invalid, "at: %s is in the future; it may be at most %d seconds after now, %s", momentText(*at), eventSkew/time.Second, momentText(now))
-	case at.Before(now.Add(-oldestEvent)):
-		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), oldestEvent/day, momentText(now))
+	case at.Before(now.Add(-maxEventAge)):
+		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), maxEventAge/day, momentText(now))
 	}
 	c.at = new(at.Truncate(time.Millisecond)) // cut to the stored precision, so that requests that differ only below it are one input
 	// An event of this very millisecond has a moment too. The commit may come a little later: if it gave the event an ID of its own
@@ -141,9 +141,9 @@ func (c *call) happenedAt(at *time.Time) error {
 // momentText prints a time for error messages, in UTC with milliseconds.
 func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// actFor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is INVALID. An
-// actor who did not exist was created by Meet, for the whole batch at once.
-func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
+// setActor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is INVALID. An
+// actor who did not exist was created by CreateMissing, for the whole batch at once.
+func (c *call) setActor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
 	// If the field `as` were ignored, the host application would believe that the user had acted.
 	case action.by == forHost && event.As != nil:
@@ -152,13 +152,13 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 		return services.Errorf(services.Invalid, "as: %s needs the ID of the acting user", action.name)
 	case action.by == forUser:
 		c.as = *event.As
-		if c.actor, err = c.r.userID(ctx, "as", c.as); err != nil {
+		if c.actor, err = c.r.resolveUserID(ctx, "as", c.as); err != nil {
 			return err
 		}
 	}
 	if event.Device != nil {
 		c.device = *event.Device
-		return services.About("device", services.CheckName(c.device))
+		return services.WithArgument("device", services.CheckName(c.device))
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 		}
 		for _, set := range actionsSet(&events[i].Do) {
 			input := reflect.ValueOf(&events[i].Do).Elem().Field(set).Elem()
-			for _, field := range ingestActions[set].users {
+			for _, field := range ingestActions[set].userPositions {
 				ids, _ := idsIn(input.Field(field).Interface())
 				if len(ids) > maxEvents {
 					continue
@@ -237,7 +237,7 @@ func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.R
 			action, input := &ingestActions[set], reflect.ValueOf(&events[to].Do).Elem().Field(set).Elem()
 			list, _ := action.fields.refsIn(input)
 			names = append(names, list...)
-			makes.Type = action.makes
+			makes.Type = action.createdType
 			makes.Text, _ = optionalText(input, action.fields.ref)
 		}
 		// The object must exist before its ref can be found, so the commit ends here.

@@ -33,8 +33,8 @@ func siteMessageRefs(refs ...string) []string {
 	return ids
 }
 
-// codes sends events and returns the code of each event's error; nil for an event without an error.
-func (a *api) codes(events ...event) (codes []any) {
+// ingestCodes sends events and returns the code of each event's error; nil for an event without an error.
+func (a *api) ingestCodes(events ...event) (codes []any) {
 	a.t.Helper()
 	got := a.ingest(events...)
 	if len(got.Errors) > 0 {
@@ -46,9 +46,9 @@ func (a *api) codes(events ...event) (codes []any) {
 	return codes
 }
 
-// mailOf returns a user's count of site messages, and the titles in their list, the newest first. A title is followed by + if the
+// siteMessagesOf returns a user's count of site messages, and the titles in their list, the newest first. A title is followed by + if the
 // message is read.
-func (a *api) mailOf(key string) (unread any, list string) {
+func (a *api) siteMessagesOf(key string) (unread any, list string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { siteMessages { total { value } } } siteMessages { nodes { title readAt } } } }`, nil)
 	nodes, _ := got.at("viewer", "siteMessages", "nodes").([]any)
@@ -61,10 +61,10 @@ func (a *api) mailOf(key string) (unread any, list string) {
 	return got.at("viewer", "badges", "siteMessages", "total", "value"), list
 }
 
-// wantMail fails the test if what mailOf returns is not the wanted count and list.
-func (a *api) wantMail(what, key string, unread float64, list string) {
+// wantSiteMessages fails the test if what siteMessagesOf returns is not the wanted count and list.
+func (a *api) wantSiteMessages(what, key string, unread float64, list string) {
 	a.t.Helper()
-	if count, has := a.mailOf(key); count != unread || has != list {
+	if count, has := a.siteMessagesOf(key); count != unread || has != list {
 		a.t.Errorf("%s: %s has %v unread of %q, want %v of %q", what, key, count, has, unread, list)
 	}
 }
@@ -75,7 +75,7 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
 		read, unread := "markSiteMessagesRead", "markSiteMessagesUnread"
-		got := a.codes(
+		got := a.ingestCodes(
 			siteMessageEvent("a", "alice", "bob"), siteMessageEvent("b", "alice", "bob"),
 			markEvent(read, "alice", event{"ids": siteMessageRefs("b")}),
 			markEvent(read, "carol", event{"ids": siteMessageRefs("b")}),
@@ -92,18 +92,18 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("the events answer %v, want %v", got, want)
 		}
-		a.wantMail("before the jobs", "alice", 1, "cb+")
-		a.wantMail("before the jobs", "bob", 0, "")
-		a.wantMail("before the jobs", "carol", 0, "")
-		w.Quiet(w.Fanout)
-		a.wantMail("delivered", "alice", 2, "cb+a")
-		a.wantMail("delivered", "bob", 2, "ba")
-		a.wantMail("delivered", "carol", 1, "c")
-		got = a.codes(markEvent(read, "carol", event{"ids": siteMessageRefs("b")}), markEvent(read, "carol", event{"ids": siteMessageRefs("c")}))
+		a.wantSiteMessages("before the jobs", "alice", 1, "cb+")
+		a.wantSiteMessages("before the jobs", "bob", 0, "")
+		a.wantSiteMessages("before the jobs", "carol", 0, "")
+		w.RunAllJobs(w.Fanout)
+		a.wantSiteMessages("delivered", "alice", 2, "cb+a")
+		a.wantSiteMessages("delivered", "bob", 2, "ba")
+		a.wantSiteMessages("delivered", "carol", 1, "c")
+		got = a.ingestCodes(markEvent(read, "carol", event{"ids": siteMessageRefs("b")}), markEvent(read, "carol", event{"ids": siteMessageRefs("c")}))
 		if fmt.Sprint(got) != fmt.Sprint([]any{missing, nil}) {
 			t.Errorf("after the jobs the events answer %v", got)
 		}
-		a.wantMail("marked", "carol", 0, "c+")
+		a.wantSiteMessages("marked", "carol", 0, "c+")
 	})
 }
 
@@ -111,17 +111,17 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 func TestAMarkUpToAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
-		a.codes(siteMessageEvent("a", "alice"))
-		w.Quiet(w.Fanout)
+		a.ingestCodes(siteMessageEvent("a", "alice"))
+		w.RunAllJobs(w.Fanout)
 		w.Clock.Advance(time.Second)
-		got := a.codes(siteMessageEvent("b", "bob"), siteMessageEvent("c", "alice", "bob"), siteMessageEvent("d", "alice"), siteMessageEvent("e", "alice"), siteMessageEvent("f", "bob"),
+		got := a.ingestCodes(siteMessageEvent("b", "bob"), siteMessageEvent("c", "alice", "bob"), siteMessageEvent("d", "alice"), siteMessageEvent("e", "alice"), siteMessageEvent("f", "bob"),
 			markEvent("markSiteMessagesRead", "alice", event{"upTo": siteMessageRefs("d")[0]}))
 		if fmt.Sprint(got) != fmt.Sprint(make([]any, 6)) {
 			t.Fatalf("the events answer %v", got)
 		}
-		a.wantMail("before the jobs", "alice", 0, "d+c+a+")
-		w.Quiet(w.Fanout)
-		a.wantMail("delivered", "alice", 1, "ed+c+a+")
-		a.wantMail("delivered", "bob", 3, "fcb")
+		a.wantSiteMessages("before the jobs", "alice", 0, "d+c+a+")
+		w.RunAllJobs(w.Fanout)
+		a.wantSiteMessages("delivered", "alice", 1, "ed+c+a+")
+		a.wantSiteMessages("delivered", "bob", 3, "fcb")
 	})
 }

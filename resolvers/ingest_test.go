@@ -22,8 +22,8 @@ import (
 
 type event = map[string]any // an event in short form: see ingest
 
-// publish returns an event in which a user publishes a post.
-func publish(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
+// publishEvent returns an event in which a user publishes a post.
+func publishEvent(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
 
 // Each event has a result at its own index, and an event that fails does not affect the others.
 func TestIngestAnswersForEachEvent(t *testing.T) {
@@ -32,7 +32,7 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 	events := []event{
 		{"follow": event{"as": "user:bob", "userId": "user:alice"}},
 		{"follow": event{"as": "user:bob", "userId": "user:alice"}},
-		publish("user:carol"),
+		publishEvent("user:carol"),
 		{"publishPost": event{"as": "user:carol", "body": ""}},
 		{"likePost": event{"as": "user:bob", "postId": post}},
 		{"likePost": event{"as": "user:bob", "postId": "post:0000000000001"}},
@@ -65,7 +65,7 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.at("ingest", "results", i, "error"), want)
 		}
 	}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	if got := a.must("bob", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0) != nil {
 		t.Errorf("the deleted post is listed: %+v", got)
 	}
@@ -77,13 +77,13 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 // An event that names a user who is being erased is refused; the other events are not.
 func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	a := newAPI(t)
-	carol := a.Named("carol")[0]
+	carol := a.MakeNamedUsers("carol")[0]
 	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
 		t.Fatal(err)
 	}
-	a.Memory.People.Drop(carol, "carol")
+	a.Caches.People.Drop(carol, "carol")
 	got := a.ingest(
-		event{"follow": event{"as": "user:alice", "userId": "user:carol"}}, publish("user:carol"), publish("user:new"),
+		event{"follow": event{"as": "user:alice", "userId": "user:carol"}}, publishEvent("user:carol"), publishEvent("user:new"),
 		event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob", "user:carol"}}},
 		event{"follow": event{"as": "user:alice", "userId": "user:bob"}},
 	)
@@ -102,12 +102,12 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 // others, the event is refused.
 func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	a := newAPI(t)
-	carol := a.Named("carol")[0]
+	carol := a.MakeNamedUsers("carol")[0]
 	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
 	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
 		t.Fatal(err)
 	}
-	a.Memory.People.Drop(carol, "carol")
+	a.Caches.People.Drop(carol, "carol")
 	for _, to := range [][]string{{"user:bob", "user:carol"}, {"user:carol"}} {
 		got := a.ingest(
 			event{"notify": event{"to": to, "category": "promo", "title": "a sale"}},
@@ -120,18 +120,18 @@ func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 			}
 		}
 	}
-	a.Work(a.Fanout) // the erasure itself waits
+	a.RunDueJobs(a.Fanout) // the erasure itself waits
 	got := a.must("bob", `{ viewer { badges { total { value } siteMessages { total { value } } } } }`, nil)
 	if badges := got.at("viewer", "badges"); fmt.Sprint(badges) != "map[siteMessages:map[total:map[value:1]] total:map[value:2]]" {
 		t.Errorf("bob has %v", badges)
 	}
 }
 
-func TestOneTo500Events(t *testing.T) {
+func TestABatchHasOneTo500Events(t *testing.T) {
 	a := newAPI(t)
 	events := make([]event, 501)
 	for i := range events {
-		events[i] = publish(fmt.Sprint("user:u", i%7))
+		events[i] = publishEvent(fmt.Sprint("user:u", i%7))
 	}
 	for _, count := range []int{0, 501} {
 		got := a.ingest(events[:count]...)
@@ -210,7 +210,7 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 		if got := a.ingest(events...); got.at("ingest", "results", len(order)-1, "error") != nil {
 			t.Fatalf("%+v", got)
 		}
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		got := a.must("alice", `{ viewer { conversations(first: 12) { edges { node { id } } } } }`, nil)
 		for place := range order {
 			want := talks[order[len(order)-1-place]]
@@ -234,7 +234,7 @@ func TestCommentsOfABatchAreInOrder(t *testing.T) {
 	if got := a.ingest(events...); got.at("ingest", "results", len(order)-1, "error") != nil {
 		t.Fatalf("%+v", got)
 	}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	got := a.must("alice", `{ viewer { notifications(first: 4) { edges { node { subject { id } } } } } }`, nil)
 	for place := range order {
 		want := posts[order[len(order)-1-place]]
@@ -268,7 +268,7 @@ func TestAnEventSortsByItsTimeAndNotByItsCommit(t *testing.T) {
 
 func TestIngestIsTheHostsAlone(t *testing.T) {
 	a := newAPI(t)
-	got := a.as("bob", ingestQuery, map[string]any{"events": []event{inFull(publish("user:alice"))}})
+	got := a.askAs("bob", ingestQuery, map[string]any{"events": []event{expandEvent(publishEvent("user:alice"))}})
 	if got.code() != services.Forbidden {
 		t.Errorf("a viewer acts for another: %+v", got)
 	}
@@ -277,7 +277,7 @@ func TestIngestIsTheHostsAlone(t *testing.T) {
 // An event without an action, or with two, is refused and has no effect. If the executor finds this, it refuses the whole batch.
 func TestEventNeedsExactlyOneAction(t *testing.T) {
 	a := newAPI(t)
-	two := publish("user:alice")
+	two := publishEvent("user:alice")
 	two["follow"] = event{"as": "user:bob", "userId": "user:alice"}
 	for what, bad := range map[string]event{"nothing": {}, "two things": two} {
 		got := a.ingest(bad)
@@ -321,28 +321,28 @@ func TestEventsEditAsMutationsDo(t *testing.T) {
 
 // The deadline of a batch grows with its events, and holds even if the client goes away. After the deadline, the error advises the host
 // application to send fewer events.
-func TestTheTimeOfABatchGrows(t *testing.T) {
+func TestTheDeadlineOfABatchGrowsWithItsEvents(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Second)
 	alone, _ := ctx.Deadline()
-	longer, cancel := withTimeFor(ctx, 500)
+	longer, cancel := withBatchDeadline(ctx, 500)
 	leave()
 	if deadline, limited := longer.Deadline(); !limited || deadline.Sub(alone) != 5*time.Second || longer.Err() != nil {
 		t.Errorf("500 events have %s more, %v", deadline.Sub(alone), longer.Err())
 	}
 	late := services.Errorf(services.Unavailable, "of the test")
-	if err := sendFewer(longer, 500, late); err != late {
+	if err := adviseFewerEvents(longer, 500, late); err != late {
 		t.Errorf("in time: %v", err)
 	}
 	cancel()
 	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	if err := sendFewer(over, 500, late); !services.IsUnavailable(err) || !strings.Contains(err.Error(), "500 events took too long for one request: send fewer at once") {
+	if err := adviseFewerEvents(over, 500, late); !services.IsUnavailable(err) || !strings.Contains(err.Error(), "500 events took too long for one request: send fewer at once") {
 		t.Errorf("late: %v", err)
 	}
-	if err := sendFewer(over, 1, late); err != late {
+	if err := adviseFewerEvents(over, 1, late); err != late {
 		t.Errorf("one event, late: %v", err)
 	}
-	if err := sendFewer(over, 500, errOther); err != errOther {
+	if err := adviseFewerEvents(over, 500, errOther); err != errOther {
 		t.Errorf("another error: %v", err)
 	}
 }

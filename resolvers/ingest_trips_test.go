@@ -42,14 +42,14 @@ func withActor(people, i int, more event) event {
 }
 
 // eventKinds returns the kinds of events, in such an order that each finds the objects that it needs: those that delete or end something
-// (ofEnds) come late. people is the number of users who act.
+// (endingKinds) come late. people is the number of users who act.
 func eventKinds(people int, now time.Time) []kindOfEvent {
 	m := kindMaker{people, now}
-	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofAnnouncements(), m.ofEnds(), m.edits())
+	return slices.Concat(m.postKinds(), m.conversationKinds(), m.showKinds(), m.announcementKinds(), m.endingKinds(), m.editKinds())
 }
 
-// kindMaker makes kinds of events for a number of people. simple makes one with an actor, plain one without other fields, user one
-// about another user, on one about an earlier object, and host one without an actor. other returns a user who is not the actor.
+// kindMaker makes kinds of events for a number of people. simpleKind makes one with an actor, plainKind one without other fields, userKind one
+// about another user, objectKind one about an earlier object, and hostKind one without an actor. other returns a user who is not the actor.
 type kindMaker struct {
 	people int
 	now    time.Time
@@ -57,164 +57,164 @@ type kindMaker struct {
 
 func (m kindMaker) other(i int) string { return fmt.Sprint("user:u", (i+1+i/m.people)%m.people) }
 
-func (m kindMaker) simple(name string, more func(t madeIDs, i int) event) kindOfEvent {
+func (m kindMaker) simpleKind(name string, more func(t madeIDs, i int) event) kindOfEvent {
 	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: withActor(m.people, i, more(t, i))} }}
 }
 
-func (m kindMaker) on(name, field, kind string) kindOfEvent {
-	return m.simple(name, func(t madeIDs, i int) event { return event{field: t.pick(kind, i)} })
+func (m kindMaker) objectKind(name, field, kind string) kindOfEvent {
+	return m.simpleKind(name, func(t madeIDs, i int) event { return event{field: t.pick(kind, i)} })
 }
 
-func (m kindMaker) user(name string) kindOfEvent {
-	return m.simple(name, func(_ madeIDs, i int) event { return event{"userId": m.other(i)} })
+func (m kindMaker) userKind(name string) kindOfEvent {
+	return m.simpleKind(name, func(_ madeIDs, i int) event { return event{"userId": m.other(i)} })
 }
 
-func (m kindMaker) host(name string, more func(t madeIDs, i int) event) kindOfEvent {
+func (m kindMaker) hostKind(name string, more func(t madeIDs, i int) event) kindOfEvent {
 	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: more(t, i)} }}
 }
 
-func (m kindMaker) plain(name string) kindOfEvent {
-	return m.simple(name, func(madeIDs, int) event { return event{} })
+func (m kindMaker) plainKind(name string) kindOfEvent {
+	return m.simpleKind(name, func(madeIDs, int) event { return event{} })
 }
 
-func (m kindMaker) ofPosts() []kindOfEvent {
+func (m kindMaker) postKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.simple("publishPost", func(t madeIDs, i int) event {
+		m.simpleKind("publishPost", func(t madeIDs, i int) event {
 			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.other(i)}}
 			if i%3 == 0 && len(t["publishPost"]) > 0 {
 				post["parentId"] = t.pick("publishPost", i)
 			}
 			return post
 		}),
-		m.user("follow"), m.simple("setFollowMode", func(_ madeIDs, i int) event {
+		m.userKind("follow"), m.simpleKind("setFollowMode", func(_ madeIDs, i int) event {
 			return event{"userId": m.other(i), "mode": []string{"LIVE_ONLY", "NONE", "ALL"}[i%3]}
-		}), m.user("mute"), m.user("unmute"), m.user("hideFrom"), m.user("unhideFrom"),
-		m.on("likePost", "postId", "publishPost"), m.on("unlikePost", "postId", "publishPost"),
-		m.simple("editPost", func(t madeIDs, i int) event {
+		}), m.userKind("mute"), m.userKind("unmute"), m.userKind("hideFrom"), m.userKind("unhideFrom"),
+		m.objectKind("likePost", "postId", "publishPost"), m.objectKind("unlikePost", "postId", "publishPost"),
+		m.simpleKind("editPost", func(t madeIDs, i int) event {
 			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{m.other(i)}}
 		}),
-		m.simple("setProfile", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("N", i)} }),
-		m.plain("markHomeFeedSeen"), m.plain("markNotificationsSeen"), m.plain("markAllRead"), m.plain("undoMarkAllRead"),
-		m.simple("markNotificationsRead", func(madeIDs, int) event { return event{"all": true} }),
+		m.simpleKind("setProfile", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("N", i)} }),
+		m.plainKind("markHomeFeedSeen"), m.plainKind("markNotificationsSeen"), m.plainKind("markAllRead"), m.plainKind("undoMarkAllRead"),
+		m.simpleKind("markNotificationsRead", func(madeIDs, int) event { return event{"all": true} }),
 	}
 }
 
-func (m kindMaker) ofConversations() []kindOfEvent {
+func (m kindMaker) conversationKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.simple("createConversation", func(_ madeIDs, i int) event {
+		m.simpleKind("createConversation", func(_ madeIDs, i int) event {
 			kind := []string{"DIRECT", "GROUP", "ROOM"}[i%3]
 			return event{"kind": kind, "memberIds": []string{m.other(i)}}
 		}),
-		m.simple("sendMessage", func(t madeIDs, i int) event {
+		m.simpleKind("sendMessage", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "body": "hello", "mentionIds": []string{m.other(i)}}
 		}),
-		m.on("joinConversation", "conversationId", "createConversation"),
-		m.simple("addMembers", func(t madeIDs, i int) event {
+		m.objectKind("joinConversation", "conversationId", "createConversation"),
+		m.simpleKind("addMembers", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i + 1)}}
 		}),
-		m.on("enterConversation", "conversationId", "createConversation"), m.on("leaveConversation", "conversationId", "createConversation"),
-		m.on("markConversationRead", "conversationId", "createConversation"), m.on("markConversationUnread", "fromMessageId", "sendMessage"),
-		m.simple("muteConversation", func(t madeIDs, i int) event {
+		m.objectKind("enterConversation", "conversationId", "createConversation"), m.objectKind("leaveConversation", "conversationId", "createConversation"),
+		m.objectKind("markConversationRead", "conversationId", "createConversation"), m.objectKind("markConversationUnread", "fromMessageId", "sendMessage"),
+		m.simpleKind("muteConversation", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i)}
 		}),
-		m.on("recallMessage", "messageId", "sendMessage"),
-		m.simple("removeMembers", func(t madeIDs, i int) event {
+		m.objectKind("recallMessage", "messageId", "sendMessage"),
+		m.simpleKind("removeMembers", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i)}}
 		}),
-		m.on("quitConversation", "conversationId", "createConversation"),
+		m.objectKind("quitConversation", "conversationId", "createConversation"),
 	}
 }
 
-func (m kindMaker) ofShows() []kindOfEvent {
+func (m kindMaker) showKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.simple("scheduleShow", func(_ madeIDs, i int) event {
+		m.simpleKind("scheduleShow", func(_ madeIDs, i int) event {
 			return event{"title": "show", "plannedAt": m.now.Add(time.Duration(i+60) * time.Minute).Format(time.RFC3339)}
 		}),
-		m.on("remindMe", "showId", "scheduleShow"),
-		m.simple("rescheduleShow", func(t madeIDs, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
-		m.on("startShow", "showId", "scheduleShow"), m.on("endShow", "showId", "scheduleShow"),
-		m.simple("setReplay", func(t madeIDs, i int) event {
+		m.objectKind("remindMe", "showId", "scheduleShow"),
+		m.simpleKind("rescheduleShow", func(t madeIDs, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
+		m.objectKind("startShow", "showId", "scheduleShow"), m.objectKind("endShow", "showId", "scheduleShow"),
+		m.simpleKind("setReplay", func(t madeIDs, i int) event {
 			return event{"showId": t.pick("scheduleShow", i), "replayUrl": "https://example.com/r"}
 		}),
-		m.on("cancelShow", "showId", "scheduleShow"), m.plain("markLiveBoardSeen"),
+		m.objectKind("cancelShow", "showId", "scheduleShow"), m.plainKind("markLiveBoardSeen"),
 	}
 }
 
-func (m kindMaker) ofAnnouncements() []kindOfEvent {
+func (m kindMaker) announcementKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.host("sendSiteMessage", func(_ madeIDs, i int) event {
+		m.hostKind("sendSiteMessage", func(_ madeIDs, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{m.other(i), m.other(i + 1)}}
 		}),
-		m.host("editSiteMessage", func(t madeIDs, i int) event {
+		m.hostKind("editSiteMessage", func(t madeIDs, i int) event {
 			return event{"siteMessageId": t.pick("sendSiteMessage", i), "title": fmt.Sprint("t", i)}
 		}),
-		m.simple("markSiteMessagesRead", func(madeIDs, int) event { return event{"all": true} }),
-		m.simple("markSiteMessagesUnread", func(t madeIDs, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
-		m.host("publishAnnouncement", func(_ madeIDs, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
-		m.host("editAnnouncement", func(t madeIDs, i int) event {
+		m.simpleKind("markSiteMessagesRead", func(madeIDs, int) event { return event{"all": true} }),
+		m.simpleKind("markSiteMessagesUnread", func(t madeIDs, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
+		m.hostKind("publishAnnouncement", func(_ madeIDs, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
+		m.hostKind("editAnnouncement", func(t madeIDs, i int) event {
 			return event{"announcementId": t.pick("publishAnnouncement", i), "title": fmt.Sprint("b", i)}
 		}),
-		m.plain("markAnnouncementsRead"),
-		m.host("withdrawAnnouncement", func(t madeIDs, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
-		m.host("raiseDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		m.simple("clearDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		m.host("setSegments", func(_ madeIDs, i int) event {
+		m.plainKind("markAnnouncementsRead"),
+		m.hostKind("withdrawAnnouncement", func(t madeIDs, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
+		m.hostKind("raiseDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.simpleKind("clearDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.hostKind("setSegments", func(_ madeIDs, i int) event {
 			return event{"userId": m.other(i), "segments": []string{fmt.Sprint("s", i%3)}}
 		}),
-		m.simple("setGroupPolicy", func(_ madeIDs, i int) event {
+		m.simpleKind("setGroupPolicy", func(_ madeIDs, i int) event {
 			return event{"policy": []string{"EVERYONE", "WHO_I_FOLLOW", "NOBODY"}[i%3]}
 		}),
-		m.simple("setDisplayPolicy", func(madeIDs, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
-		m.simple("setCategoryPreference", func(_ madeIDs, i int) event {
+		m.simpleKind("setDisplayPolicy", func(madeIDs, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
+		m.simpleKind("setCategoryPreference", func(_ madeIDs, i int) event {
 			return event{"category": "LIKE", "mode": []string{"DOT", "OFF"}[i%2]}
 		}),
-		m.host("addViewItem", func(_ madeIDs, i int) event {
+		m.hostKind("addViewItem", func(_ madeIDs, i int) event {
 			return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
 		}),
-		m.simple("touchView", func(madeIDs, int) event { return event{"code": "orders", "view": "o1"} }),
-		m.host("removeViewItem", func(_ madeIDs, i int) event { return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)} }),
+		m.simpleKind("touchView", func(madeIDs, int) event { return event{"code": "orders", "view": "o1"} }),
+		m.hostKind("removeViewItem", func(_ madeIDs, i int) event { return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)} }),
 	}
 }
 
-// edits returns kinds that edit one field each, of objects whose rows are read and written as a whole.
-func (m kindMaker) edits() (edits []kindOfEvent) {
+// editKinds returns kinds that edit one field each, of objects whose rows are read and written as a whole.
+func (m kindMaker) editKinds() (edits []kindOfEvent) {
 	for _, field := range []string{"title", "content"} {
 		edits = append(edits,
-			m.host("editSiteMessage", func(t madeIDs, i int) event {
+			m.hostKind("editSiteMessage", func(t madeIDs, i int) event {
 				return event{"siteMessageId": t.pick("sendSiteMessage", i), field: fmt.Sprint(field, i)}
 			}),
-			m.host("editAnnouncement", func(t madeIDs, i int) event {
+			m.hostKind("editAnnouncement", func(t madeIDs, i int) event {
 				return event{"announcementId": t.pick("publishAnnouncement", i), field: fmt.Sprint(field, i)}
 			}))
 	}
 	return edits
 }
 
-func (m kindMaker) ofEnds() []kindOfEvent {
+func (m kindMaker) endingKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.on("deletePost", "postId", "publishPost"), m.user("block"), m.user("unblock"), m.user("unfollow"),
+		m.objectKind("deletePost", "postId", "publishPost"), m.userKind("block"), m.userKind("unblock"), m.userKind("unfollow"),
 	}
 }
 
-// newcomers returns kinds whose input names users who do not exist yet, each time other ones. They need the host application's category
+// newcomerKinds returns kinds whose input names users who do not exist yet, each time other ones. They need the host application's category
 // promo.
-func (m kindMaker) newcomers() []kindOfEvent {
+func (m kindMaker) newcomerKinds() []kindOfEvent {
 	newcomer := func(field string, i int) string { return fmt.Sprint("user:", field, i) }
 	return []kindOfEvent{
 		{"a post", func(_ madeIDs, i int) event {
 			return event{"publishPost": withActor(m.people, i, event{"body": fmt.Sprint("hello ", i), "mentions": []string{newcomer("mentioned", i)}})}
 		}},
-		m.simple("editPost", func(t madeIDs, i int) event {
+		m.simpleKind("editPost", func(t madeIDs, i int) event {
 			return event{"postId": t.pick("a post", i), "body": fmt.Sprint("mended ", i), "mentions": []string{newcomer("mentionedLater", i)}}
 		}),
-		m.simple("follow", func(_ madeIDs, i int) event { return event{"userId": newcomer("followed", i)} }),
-		m.simple("createConversation", func(_ madeIDs, i int) event {
+		m.simpleKind("follow", func(_ madeIDs, i int) event { return event{"userId": newcomer("followed", i)} }),
+		m.simpleKind("createConversation", func(_ madeIDs, i int) event {
 			return event{"kind": "DIRECT", "memberIds": []string{newcomer("member", i)}}
 		}),
-		m.host("sendSiteMessage", func(_ madeIDs, i int) event {
+		m.hostKind("sendSiteMessage", func(_ madeIDs, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{newcomer("recipient", i), newcomer("another", i)}}
 		}),
-		m.host("notify", func(_ madeIDs, i int) event {
+		m.hostKind("notify", func(_ madeIDs, i int) event {
 			return event{"category": "promo", "title": "t", "to": []string{newcomer("notified", i)}, "actorId": newcomer("actor", i)}
 		}),
 	}
@@ -253,7 +253,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	const most, mostWithNewcomers = 24, 30
 	ofOne := histories.Number(t, 160, maxEvents)
 	made := madeIDs{}
-	kinds, newcomers := eventKinds(50, a.Clock.Now()), kindMaker{50, a.Clock.Now()}.newcomers()
+	kinds, newcomers := eventKinds(50, a.Clock.Now()), kindMaker{50, a.Clock.Now()}.newcomerKinds()
 	for k, kind := range slices.Concat(kinds, newcomers) {
 		most := most
 		if k >= len(kinds) {
@@ -324,11 +324,11 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 					events[i] = chosen[i].make(made[k], places[i])
 				}
 				answers[k] = a.ingestKinds(made[k], names, events)
-				a.Quiet(a.Fanout)
+				a.RunAllJobs(a.Fanout)
 				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
 					t.Fatalf("the views of %d users are stale", left)
 				}
-				_, err := a.Memory.Log.RunOnce(t.Context())
+				_, err := a.Caches.Log.RunOnce(t.Context())
 				a.Must(err)
 			}
 			for i := range batch {
@@ -338,7 +338,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 			}
 			for user := range people {
 				key := fmt.Sprint("u", user)
-				if alone, both := one.shown(key), together.shown(key); alone != both {
+				if alone, both := one.readAllShown(key), together.readAllShown(key); alone != both {
 					t.Fatalf("seed %d, round %d, %s is shown something else together than one by one (-one by one +together):\n%s", seed, round, key, gocmp.Diff(strings.Split(alone, "\n"), strings.Split(both, "\n")))
 				}
 			}
@@ -348,15 +348,15 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	}
 }
 
-// shown returns everything that a user is shown, as text. IDs are replaced by names, and values that differ between databases are left
+// readAllShown returns everything that a user is shown, as text. IDs are replaced by names, and values that differ between databases are left
 // out.
-func (a *api) shown(key string) string {
+func (a *api) readAllShown(key string) string {
 	a.t.Helper()
 	all := newSelector(a.t)
 	viewer := all.schema.Types["Viewer"]
 	var whole []byte
 	for _, field := range viewer.Fields {
-		got := a.must(key, "{ viewer { "+all.field(viewer, field, "")+" } }", nil)
+		got := a.must(key, "{ viewer { "+all.selectField(viewer, field, "")+" } }", nil)
 		dropVaried(got.Data)
 		text, err := json.MarshalIndent(got.Data, "", " ")
 		a.Must(err)

@@ -9,9 +9,9 @@ import (
 	"tidings/services/people"
 )
 
-// orCleared returns the value of a field of an edit. It is nil if the field is absent, which keeps the present value. For null, which
+// clearableValue returns the value of a field of an edit. It is nil if the field is absent, which keeps the present value. For null, which
 // clears the value, it is a pointer to the zero value. Commands take a pointer as "change it to this".
-func orCleared[T any](field graphql.Omittable[*T]) *T {
+func clearableValue[T any](field graphql.Omittable[*T]) *T {
 	value, given := field.ValueOK()
 	if given && value == nil {
 		return new(T)
@@ -50,12 +50,12 @@ func withCreatingUsersIfHost(ctx context.Context) context.Context {
 // createsUsers reports whether the context is marked by withCreatingUsers.
 func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{}) != nil }
 
-// refusedKey is the key of the users' keys that withRefused puts into a context.
-type refusedKey struct{}
+// refusedUsersKey is the key of the users' keys that withRefusedUsers puts into a context.
+type refusedUsersKey struct{}
 
-// withRefused puts into the context the keys of users whom a batch of events names and who are being erased. Only the events that name
+// withRefusedUsers puts into the context the keys of users whom a batch of events names and who are being erased. Only the events that name
 // such a user are refused.
-func withRefused(ctx context.Context, keys []string) context.Context {
+func withRefusedUsers(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {
 		return ctx
 	}
@@ -63,23 +63,23 @@ func withRefused(ctx context.Context, keys []string) context.Context {
 	for _, key := range keys {
 		refused[key] = true
 	}
-	return context.WithValue(ctx, refusedKey{}, refused)
+	return context.WithValue(ctx, refusedUsersKey{}, refused)
 }
 
-// userID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context that withCreatingUsers has marked, the
+// resolveUserID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context of withCreatingUsers, the
 // user is created.
-func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserID, error) {
-	numbers, err := r.userIDs(ctx, field, []string{id})
+func (r *Resolver) resolveUserID(ctx context.Context, field, id string) (services.UserID, error) {
+	numbers, err := r.resolveUserIDs(ctx, field, []string{id})
 	if err != nil {
 		return 0, err
 	}
 	return numbers[0], nil
 }
 
-// userIDs returns the users of up to 500 global IDs, found as userID finds one, with one query. The users are in the order of the IDs.
+// resolveUserIDs returns the users of up to 500 global IDs, found as resolveUserID does, with one query. The users are in the order of the IDs.
 // field names the argument in errors. No input may have a longer list of users, and the bound keeps the number of the statement's
 // parameters small.
-func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
+func (r *Resolver) resolveUserIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {
 		return nil, services.Errorf(services.Invalid, "%s: up to %d are allowed, got %d", field, most, len(ids))
@@ -91,13 +91,13 @@ func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]s
 			return nil, err
 		}
 		// Only a batch of events has such keys in its context. A single mutation finds out when it creates the user.
-		if refused, _ := ctx.Value(refusedKey{}).(map[string]bool); refused[keys[i]] {
-			return nil, services.About(field, people.BeingErased(keys[i]))
+		if refused, _ := ctx.Value(refusedUsersKey{}).(map[string]bool); refused[keys[i]] {
+			return nil, services.WithArgument(field, people.BeingErasedError(keys[i]))
 		}
 	}
-	find := r.Social.KnownAll
+	find := r.Social.FindUsers
 	if createsUsers(ctx) {
-		find = r.Social.Make
+		find = r.Social.EnsureUsers
 	}
 	known, err := find(ctx, keys)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // label lets a command also set the label of the object that it creates, or change the label of the object that it edits. The label is
 // in the input. Users get FORBIDDEN, because only the host application may set labels: apps show the URLs and the data, and must be
 // able to trust them. The label is written in the command's own transaction: an object is never there without its ref, and a ref never
-// without its object. If an object of the same creator already has the ref, a create changes nothing: see refs.OnCreate.
+// without its object. If an object of the same creator already has the ref, a create changes nothing: see refs.LabelOnCreate.
 func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, op.fields.ref)
 	url, urlSet := optionalText(input, op.fields.url)
@@ -44,7 +44,7 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	}
 	// Only an input that creates an object has a field for a ref. The object keeps its ref for good.
 	if op.fields.ref >= 0 {
-		refs.OnCreate(cmd, op.makes, services.Label{Ref: ref, URL: url, Data: data})
+		refs.LabelOnCreate(cmd, op.createdType, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
 	}
 	// An edit sets the label of the object that its input names.
@@ -52,7 +52,7 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	if err != nil {
 		return err
 	}
-	refs.OnEdit(cmd, object, ifSet(url, urlSet), ifSet(data, dataSet))
+	refs.LabelOnEdit(cmd, object, ifSet(url, urlSet), ifSet(data, dataSet))
 	return nil
 }
 
@@ -117,8 +117,8 @@ func showObjectOf(id services.PostID) services.Object {
 	return services.Object{Type: services.ShowType, Number: uint64(id)}
 }
 
-// labels reports whether a field requests the labels of a type. Most documents request none, and then the labels are not read.
-func (w wanted) labels(kind string) bool {
+// selectsLabels reports whether a field requests the labels of a type. Most documents request none, and then the labels are not read.
+func (w wantedFields) selectsLabels(kind string) bool {
 	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
 }
 

@@ -31,27 +31,29 @@ var fieldBudgets = map[string]ratelimit.Budget{
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
 }
 
-// Address charges one request. Several users may share one address, so the budget of an address is far larger than that of a user.
-func (l Limits) Address(address string) error { return l.Limiter.Take(ratelimit.Address, address, 1) }
+// ChargeAddress charges one request. Several users may share one address, so the budget of an address is far larger than that of a user.
+func (l Limits) ChargeAddress(address string) error {
+	return l.Limiter.Take(ratelimit.Address, address, 1)
+}
 
-// Socket charges one socket to its user. Tokens of the host application can open any number of sockets, because a gateway of the
+// ChargeSocket charges one socket to its user. Tokens of the host application can open any number of sockets, because a gateway of the
 // application opens the sockets of many users.
-func (l Limits) Socket(viewer services.Viewer) error {
+func (l Limits) ChargeSocket(viewer services.Viewer) error {
 	if viewer.Has(services.ScopeIngest) {
 		return nil
 	}
 	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
 }
 
-// freePayload is how much of a mutation's cost is not charged to the budget of reads, for each of its fields. It is enough for a usual
+// freePayloadCost is how much of a mutation's cost is not charged to the budget of reads, for each of its fields. It is enough for a usual
 // payload: the objects that the mutation has changed, and the viewer's badges.
-const freePayload = 1000
+const freePayloadCost = 1000
 
-// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation with a
+// ChargeOperation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation with a
 // large payload is charged for the reading too: otherwise a client could read without limit by mutations that change nothing. Without a
-// token the address is charged. The transport calls Operation after it has checked the document and before the execution. A refused
+// token the address is charged. The transport calls ChargeOperation after it has checked the document and before the execution. A refused
 // operation costs its subject nothing, except that an operator may have been charged to ADMIN.
-func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
+func (l Limits) ChargeOperation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	who := payerOf(ctx, address)
 	// An operator is charged twice: to ADMIN, and then like any user.
 	if who.operator {
@@ -65,10 +67,10 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	return l.Limiter.TakeAll(who.subject, mutationSpendings(operation, who.reads, who.writes, cost)...)
 }
 
-// Event charges an event of a subscription for its cost. Other users cause the events, so events have a budget of their own: what
+// ChargeEvent charges an event of a subscription for its cost. Other users cause the events, so events have a budget of their own: what
 // others do must not use up the budget for a user's queries. The bound is on all of a user's subscriptions together, however many they
 // open.
-func (l Limits) Event(ctx context.Context, address string, cost int) error {
+func (l Limits) ChargeEvent(ctx context.Context, address string, cost int) error {
 	who := payerOf(ctx, address)
 	return l.Limiter.Take(who.events, who.subject, cost)
 }
@@ -104,7 +106,7 @@ func mutationSpendings(operation *graphql.OperationContext, reads, writes rateli
 	spendings := []ratelimit.Spending{{Budget: writes}, {Budget: reads, Amount: cost}}
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
 		spendings[0].Amount += chargedWrites(field, operation)
-		spendings[1].Amount -= freePayload // TakeAll leaves out a budget whose amount is negative
+		spendings[1].Amount -= freePayloadCost // TakeAll leaves out a budget whose amount is negative
 		budget, bounded := fieldBudgets[field.Name]
 		// For the host application, all writes are charged to HOST_WRITES alone.
 		if !bounded || writes == ratelimit.HostWrites {

@@ -32,10 +32,10 @@ func viewerContext(key string, scopes ...services.Scope) context.Context {
 	return services.WithViewer(context.Background(), services.Viewer{Key: key, Scopes: append(scopes, services.ScopeViewer)})
 }
 
-// granted returns how often an operation of a cost is let through until it is refused, at most 100.
-func granted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
+// countGranted returns how often an operation of a cost is let through until it is refused, at most 100.
+func countGranted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
 	for n := range 100 {
-		if l.Operation(ctx, "192.0.2.1", operation, cost) != nil {
+		if l.ChargeOperation(ctx, "192.0.2.1", operation, cost) != nil {
 			return n
 		}
 	}
@@ -74,7 +74,7 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 		"what two admins ask is one account": {viewerContext("other", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Limits: limits})}
-		if got := granted(l, test.ctx, parseOperation(t, test.text, test.variables), test.cost); got != test.want {
+		if got := countGranted(l, test.ctx, parseOperation(t, test.text, test.variables), test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
@@ -102,17 +102,17 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 			ratelimit.Reads: 10_000, ratelimit.Writes: 50, ratelimit.HostReads: 30_000, ratelimit.HostWrites: 60,
 		}})}
 		mutation := parseOperation(t, test.text, nil)
-		if got := granted(l, test.ctx, mutation, test.cost); got != test.want {
+		if got := countGranted(l, test.ctx, mutation, test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
 	// A mutation that is refused because of its payload takes nothing from the writes.
 	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
 	mutation := parseOperation(t, `mutation { `+seen+` }`, nil)
-	if got := granted(l, viewerContext("alice"), mutation, 11_000); got != 1 {
+	if got := countGranted(l, viewerContext("alice"), mutation, 11_000); got != 1 {
 		t.Errorf("%d dear payloads are let through: want 1", got)
 	}
-	if got := granted(l, viewerContext("alice"), mutation, 1000); got != 49 {
+	if got := countGranted(l, viewerContext("alice"), mutation, 1000); got != 49 {
 		t.Errorf("%d cheap payloads are let through after a dear one: want 49", got)
 	}
 }
@@ -136,13 +136,13 @@ func TestAnEventTakesNothingFromTheQueries(t *testing.T) {
 			ratelimit.Events: 1000, ratelimit.HostEvents: 2000, ratelimit.Admin: 1, ratelimit.Reads: 300, ratelimit.HostReads: 300,
 		}})}
 		got := 0
-		for got < 100 && l.Event(test.ctx, "192.0.2.1", test.cost) == nil {
+		for got < 100 && l.ChargeEvent(test.ctx, "192.0.2.1", test.cost) == nil {
 			got++
 		}
 		if got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
-		if err := l.Operation(test.ctx, "192.0.2.1", query, 300); err != nil {
+		if err := l.ChargeOperation(test.ctx, "192.0.2.1", query, 300); err != nil {
 			t.Errorf("%s: the events left nothing for a query: %v", name, err)
 		}
 	}
@@ -155,18 +155,18 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 	})}
 	alice, one := viewerContext("alice"), parseOperation(t, `mutation { `+follow+` }`, nil)
 	for range 4 {
-		if err := l.Operation(alice, "192.0.2.1", one, 1); err != nil {
+		if err := l.ChargeOperation(alice, "192.0.2.1", one, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	three := parseOperation(t, `mutation { a: `+follow+` b: `+follow+` c: `+follow+` }`, nil)
-	if got := granted(l, alice, three, 1); got != 0 {
+	if got := countGranted(l, alice, three, 1); got != 0 {
 		t.Fatalf("3 follows where 2 are left: %d are let through", got)
 	}
-	if got := granted(l, alice, one, 1); got != 2 {
+	if got := countGranted(l, alice, one, 1); got != 2 {
 		t.Errorf("%d follows are left after a document of 3 was refused: want 2", got)
 	}
-	if got := granted(l, alice, parseOperation(t, `mutation { `+like+` }`, nil), 1); got != 14 {
+	if got := countGranted(l, alice, parseOperation(t, `mutation { `+like+` }`, nil), 1); got != 14 {
 		t.Errorf("%d likes are left after 6 follows and refused ones: want 14", got)
 	}
 }
@@ -174,17 +174,17 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
 	l := Limits{ratelimit.New(ratelimit.Config{Limits: ratelimit.Limits{ratelimit.Reads: 10, ratelimit.Sockets: 1}})}
 	query := parseOperation(t, `{ __typename }`, nil)
-	granted(l, viewerContext("alice"), query, 5)
-	granted(l, viewerContext(""), query, 5)
-	if got := granted(l, viewerContext("bob"), query, 5); got != 2 {
+	countGranted(l, viewerContext("alice"), query, 5)
+	countGranted(l, viewerContext(""), query, 5)
+	if got := countGranted(l, viewerContext("bob"), query, 5); got != 2 {
 		t.Errorf("bob is let through %d times after alice: want 2", got)
 	}
 	// A user's key may look like an address. Such a user does not pay for the address.
-	if got := granted(l, viewerContext("192.0.2.1"), query, 5); got != 2 {
+	if got := countGranted(l, viewerContext("192.0.2.1"), query, 5); got != 2 {
 		t.Errorf("a user called 192.0.2.1 is let through %d times: want 2", got)
 	}
 	alice, host := services.Viewer{Key: "alice"}, services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeIngest}}
-	if l.Socket(alice) != nil || l.Socket(alice) == nil || l.Socket(host) != nil || l.Socket(host) != nil {
+	if l.ChargeSocket(alice) != nil || l.ChargeSocket(alice) == nil || l.ChargeSocket(host) != nil || l.ChargeSocket(host) != nil {
 		t.Error("want 1 socket of alice, and any number of the host's")
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (r *mutationResolver) ScheduleShow(ctx context.Context, input graph.ScheduleShowInput) (*graph.ScheduleShowPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, scheduleShow, input)
+	done, show, err := runOnShow(ctx, r.Resolver, scheduleShow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +21,7 @@ func (r *mutationResolver) ScheduleShow(ctx context.Context, input graph.Schedul
 }
 
 func (r *mutationResolver) RescheduleShow(ctx context.Context, input graph.RescheduleShowInput) (*graph.RescheduleShowPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, rescheduleShow, input)
+	done, show, err := runOnShow(ctx, r.Resolver, rescheduleShow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (r *mutationResolver) RescheduleShow(ctx context.Context, input graph.Resch
 }
 
 func (r *mutationResolver) StartShow(ctx context.Context, input graph.StartShowInput) (*graph.StartShowPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, startShow, input)
+	done, show, err := runOnShow(ctx, r.Resolver, startShow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (r *mutationResolver) StartShow(ctx context.Context, input graph.StartShowI
 }
 
 func (r *mutationResolver) EndShow(ctx context.Context, input graph.EndShowInput) (*graph.EndShowPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, endShow, input)
+	done, show, err := runOnShow(ctx, r.Resolver, endShow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (r *mutationResolver) EndShow(ctx context.Context, input graph.EndShowInput
 }
 
 func (r *mutationResolver) CancelShow(ctx context.Context, input graph.CancelShowInput) (*graph.CancelShowPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, cancelShow, input)
+	done, show, err := runOnShow(ctx, r.Resolver, cancelShow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (r *mutationResolver) CancelShow(ctx context.Context, input graph.CancelSho
 }
 
 func (r *mutationResolver) SetReplay(ctx context.Context, input graph.SetReplayInput) (*graph.SetReplayPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, setReplay, input)
+	done, show, err := runOnShow(ctx, r.Resolver, setReplay, input)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (r *mutationResolver) SetReplay(ctx context.Context, input graph.SetReplayI
 }
 
 func (r *mutationResolver) RemindMe(ctx context.Context, input graph.RemindMeInput) (*graph.RemindMePayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, remindMe, input)
+	done, show, err := runOnShow(ctx, r.Resolver, remindMe, input)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (r *mutationResolver) RemindMe(ctx context.Context, input graph.RemindMeInp
 }
 
 func (r *mutationResolver) CancelReminder(ctx context.Context, input graph.CancelReminderInput) (*graph.CancelReminderPayload, error) {
-	done, show, err := withShow(ctx, r.Resolver, cancelReminder, input)
+	done, show, err := runOnShow(ctx, r.Resolver, cancelReminder, input)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (r *showResolver) RemindsMe(ctx context.Context, obj *graph.Show) (bool, er
 		return false, err
 	}
 	return dataloader.From(ctx).Reminds(ctx, obj.Number, obj.Together, func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error) {
-		return r.Live.Reminds(ctx, viewer.Number, shows)
+		return r.Live.RemindedShows(ctx, viewer.Number, shows)
 	})
 }
 

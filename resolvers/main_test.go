@@ -55,24 +55,24 @@ func newAPI(t *testing.T) *api {
 // newAPIOn makes an api on a world, with the limits of followed users and of members of a GROUP.
 func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *api {
 	t.Helper()
-	w.Named("alice", "bob", "carol")
+	w.MakeNamedUsers("alice", "bob", "carol")
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroup: maxGroup})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroup: maxGroup})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
-	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
-	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
+	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Caches.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Log: w.Caches.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	notified := notificationstest.New(w)
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: log})
 	a.resolver = &Resolver{
-		Sources: dataloader.Sources{Posts: w.Memory.Reader, Shows: boards.Memory},
-		Social:  social.New(social.Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
-		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{Patience: time.Minute, Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log}),
+		Sources: dataloader.Sources{Posts: w.Caches.Reader, Shows: boards.Memory},
+		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
+		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Badge:   badge.New(badge.Config{Patience: time.Minute, Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,
-		Devices:       testDevices(w),
+		Devices:       newTestDevices(w),
 		Refs:          refs.New(w.Store),
 		Acts:          acts.New(acts.Config{DB: w.Store, IDs: w.IDs, Log: log}),
 		Live:          boards,
@@ -82,7 +82,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	schema.AddTransport(transport.POST{})
 	schema.SetErrorPresenter(ErrorPresenter(log))
 	schema.SetRecoverFunc(Recover)
-	Around(a.resolver.Sources)(schema)
+	UseLoader(a.resolver.Sources)(schema)
 	a.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if scopes, given := r.Header["Scope"]; given {
 			viewer := services.Viewer{Key: r.Header.Get("Key")}
@@ -109,8 +109,8 @@ var pushKeys = sync.OnceValue(func() devices.Keys {
 	return keys
 })
 
-// testDevices returns the service of devices, without a push service: nothing is sent.
-func testDevices(w *fanouttest.World) *devices.Service {
+// newTestDevices returns the service of devices, without a push service: nothing is sent.
+func newTestDevices(w *fanouttest.World) *devices.Service {
 	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Keys: pushKeys(), Clock: w.Clock, Log: w.Log})
 }
 
@@ -177,8 +177,8 @@ func (a *api) ask(key string, scopes []services.Scope, query string, variables m
 	return got
 }
 
-// as sends an operation as a user with the scope viewer.
-func (a *api) as(key, query string, variables map[string]any) answer {
+// askAs sends an operation as a user with the scope viewer.
+func (a *api) askAs(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	return a.ask(key, []services.Scope{services.ScopeViewer}, query, variables)
 }
@@ -186,7 +186,7 @@ func (a *api) as(key, query string, variables map[string]any) answer {
 // must sends an operation as a user with the scope viewer. The operation must succeed.
 func (a *api) must(key, query string, variables map[string]any) answer {
 	a.t.Helper()
-	got := a.as(key, query, variables)
+	got := a.askAs(key, query, variables)
 	if len(got.Errors) > 0 {
 		a.t.Fatalf("%s answered %+v", query, got.Errors)
 	}
@@ -207,13 +207,13 @@ func (a *api) ingest(events ...map[string]any) answer {
 	a.t.Helper()
 	long := make([]map[string]any, len(events))
 	for i, event := range events {
-		long[i] = inFull(event)
+		long[i] = expandEvent(event)
 	}
 	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": long})
 }
 
-// inFull returns the full form of an event in short form: see ingest.
-func inFull(short map[string]any) map[string]any {
+// expandEvent returns the full form of an event in short form: see ingest.
+func expandEvent(short map[string]any) map[string]any {
 	do := map[string]any{}
 	event := map[string]any{"do": do}
 	for name, said := range short {

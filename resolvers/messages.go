@@ -37,8 +37,8 @@ func graphReport(report messages.Report) *graph.SiteMessageReport {
 	}
 }
 
-// report reads a message as its sender sees it, for a payload. Recipients and readers are counted anew each time.
-func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageReport, error) {
+// readReport reads a message as its sender sees it, for a payload. Recipients and readers are counted anew each time.
+func (r *Resolver) readReport(ctx context.Context, id string) (graph.SiteMessageReport, error) {
 	place, err := messages.ParseID("siteMessageId", id)
 	if err != nil {
 		return graph.SiteMessageReport{}, err
@@ -89,14 +89,14 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 
 // markedMessages reads the site messages for the payload of a mark, if the payload selects them: these are the messages that the mark
 // named or, if it named none, the newest ones, only of the mark's type if it has one.
-func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
+func (r *Resolver) markedMessages(ctx context.Context, done *committedOperation, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
 	}
 	// list is not nil, because null in the payload would mean that the messages could not be read.
 	list := []graph.SiteMessage{}
 	if len(ids) == 0 {
-		page := ifRead[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodes, nil, kind, false))
+		page := nilOnError[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodes, nil, kind, false))
 		if page == nil {
 			return nil
 		}
@@ -113,7 +113,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 			places = append(places, place)
 		}
 	}
-	found := ifRead[map[messages.ID]messages.Message](r)(r.Messages.ByID(ctx, done.viewer.Number, places))
+	found := nilOnError[map[messages.ID]messages.Message](r)(r.Messages.ByID(ctx, done.viewer.Number, places))
 	if found == nil {
 		return nil
 	}

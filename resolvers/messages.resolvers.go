@@ -13,7 +13,7 @@ import (
 )
 
 func (r *adminResolver) SiteMessage(ctx context.Context, obj *graph.Admin, id string) (*graph.SiteMessageReport, error) {
-	id, err := r.refID(ctx, 0, "id", id)
+	id, err := r.resolveID(ctx, 0, "id", id)
 	if services.CodeOf(err) == services.NotFound {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.Send
 	if err != nil {
 		return nil, err
 	}
-	return &graph.SendSiteMessagePayload{Created: done.created, Message: ifRead[graph.SiteMessageReport](r.Resolver)(r.report(ctx, done.id))}, nil
+	return &graph.SendSiteMessagePayload{Created: done.created, Message: nilOnError[graph.SiteMessageReport](r.Resolver)(r.readReport(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.EditSiteMessageInput) (*graph.EditSiteMessagePayload, error) {
@@ -44,7 +44,7 @@ func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.Edit
 	if err != nil {
 		return nil, err
 	}
-	return &graph.EditSiteMessagePayload{Message: ifRead[graph.SiteMessageReport](r.Resolver)(r.report(ctx, done.id))}, nil
+	return &graph.EditSiteMessagePayload{Message: nilOnError[graph.SiteMessageReport](r.Resolver)(r.readReport(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph.MarkSiteMessagesReadInput) (*graph.MarkSiteMessagesReadPayload, error) {

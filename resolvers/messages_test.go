@@ -15,13 +15,13 @@ const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, 
 // sendSiteMessage sends a site message as the host application, and returns its ID when all recipients have it.
 func (a *api) sendSiteMessage(title string, to ...string) string {
 	a.t.Helper()
-	got := a.host(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
+	got := a.askWithHostToken(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
 	id, ok := got.at("sendSiteMessage", "message", "id").(string)
 	if !ok {
 		a.t.Fatalf("%s: %+v", title, got.Errors)
 	}
 	a.Clock.Advance(time.Second)
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	return id
 }
 
@@ -69,7 +69,7 @@ func TestSiteMessages(t *testing.T) {
 	read(`type: "general"`)
 	a.wantMessages("alice", "")
 	a.wantMessages("bob", "three one") // alice's marks change nothing for bob
-	edited := a.host(fmt.Sprintf(`mutation { editSiteMessage(input: {siteMessageId: %q, title: "eins"}) { message { title content recipients readCount } } }`, first), nil)
+	edited := a.askWithHostToken(fmt.Sprintf(`mutation { editSiteMessage(input: {siteMessageId: %q, title: "eins"}) { message { title content recipients readCount } } }`, first), nil)
 	if edited.at("editSiteMessage", "message", "title") != "eins" || edited.at("editSiteMessage", "message", "recipients") != 2.0 || edited.at("editSiteMessage", "message", "readCount") != 1.0 {
 		t.Errorf("edited: %+v", edited)
 	}
@@ -83,7 +83,7 @@ func TestSiteMessages(t *testing.T) {
 
 // A phone may report late that it has shown its list. This does not mark a message as read that another device has marked unread
 // meanwhile.
-func TestALateReadOfASiteMessage(t *testing.T) {
+func TestALateReadKeepsMessagesMarkedUnread(t *testing.T) {
 	a := newAPI(t)
 	first := a.sendSiteMessage("one", "user:alice")
 	a.sendSiteMessage("two", "user:alice")
@@ -94,7 +94,7 @@ func TestALateReadOfASiteMessage(t *testing.T) {
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {ids: [%q], readToken: %q}) { badges { version } } }`, first, token), nil)
 	a.wantMessages("alice", "one")
 	for _, bad := range []string{"x", "g", "g01", "1"} {
-		got := a.as("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, bad), nil)
+		got := a.askAs("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, bad), nil)
 		if got.code() != services.Invalid {
 			t.Errorf("readToken %s: %+v", bad, got)
 		}
@@ -126,14 +126,14 @@ func TestPagesOfSiteMessages(t *testing.T) {
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("paged through %v, want %v", got, want)
 	}
-	other := a.as("bob", `query($after: String) { viewer { siteMessages(after: $after) { edges { cursor } } } }`, map[string]any{"after": after})
+	other := a.askAs("bob", `query($after: String) { viewer { siteMessages(after: $after) { edges { cursor } } } }`, map[string]any{"after": after})
 	if other.code() != services.Invalid {
 		t.Errorf("with another's cursor: %+v", other)
 	}
 }
 
 // Only recipients see a message, and only the host application sends one.
-func TestSiteMessagesOfOthers(t *testing.T) {
+func TestOnlyRecipientsSeeASiteMessage(t *testing.T) {
 	a := newAPI(t)
 	mine, others := a.sendSiteMessage("mine", "user:alice"), a.sendSiteMessage("others", "user:bob")
 	node := a.must("alice", `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on SiteMessage { title } } }`, map[string]any{"ids": []string{mine, others}})
@@ -148,7 +148,7 @@ func TestSiteMessagesOfOthers(t *testing.T) {
 		`mutation { sendSiteMessage(input: {title: "x", to: ["user:alice"]}) { message { id } } }`:                    services.Forbidden,
 		fmt.Sprintf(`{ admin { siteMessage(id: %q) { id } } }`, mine):                                                 services.Forbidden,
 	} {
-		if got := a.as("alice", query, nil); got.code() != want {
+		if got := a.askAs("alice", query, nil); got.code() != want {
 			t.Errorf("%s answers %+v, want %s", query, got, want)
 		}
 	}
@@ -164,7 +164,7 @@ func TestBadSiteMessages(t *testing.T) {
 		many[i] = fmt.Sprint("user:u", i)
 	}
 	send := func(to []string, title, content string, kind any) answer {
-		return a.host(sendMutation, map[string]any{"to": to, "title": title, "content": content, "type": kind})
+		return a.askWithHostToken(sendMutation, map[string]any{"to": to, "title": title, "content": content, "type": kind})
 	}
 	one := []string{"user:alice"}
 	for what, got := range map[string]answer{
@@ -175,14 +175,14 @@ func TestBadSiteMessages(t *testing.T) {
 		"title: 1 to 255 characters are allowed, got 256":       send(one, strings.Repeat("t", 256), "", nil),
 		"content: up to 65536 bytes are allowed, got 65537":     send(one, "t", strings.Repeat("c", 65537), nil),
 		`type: "noise" is not a type of site messages: general`: send(one, "t", "", "noise"),
-		"title, content, url and data: at least one":            a.host(`mutation($id: ID!) { editSiteMessage(input: {siteMessageId: $id}) { message { id } } }`, map[string]any{"id": id}),
-		"ids: they exclude type, all and upTo":                  a.as("alice", `mutation($id: ID!) { markSiteMessagesRead(input: {ids: [$id], all: true}) { badges { version } } }`, map[string]any{"id": id}),
-		"type and all: only one":                                a.as("alice", `mutation { markSiteMessagesRead(input: {type: "general", all: true}) { badges { version } } }`, nil),
-		"ids, type, all or upTo: one of them is needed":         a.as("alice", `mutation { markSiteMessagesRead(input: {}) { badges { version } } }`, nil),
-		"ids: 1 to 500 are allowed, got 0":                      a.as("alice", `mutation { markSiteMessagesRead(input: {ids: []}) { badges { version } } }`, nil),
-		`ids: "post:1" is not the id of a siteMessage`:          a.as("alice", `mutation { markSiteMessagesUnread(input: {ids: ["post:1"]}) { badges { version } } }`, nil),
-		`type: "none" is not a type`:                            a.as("alice", `{ viewer { siteMessages(type: "none") { edges { cursor } } } }`, nil),
-		"first: 1 to 100":                                       a.as("alice", `{ viewer { siteMessages(first: 0) { edges { cursor } } } }`, nil),
+		"title, content, url and data: at least one":            a.askWithHostToken(`mutation($id: ID!) { editSiteMessage(input: {siteMessageId: $id}) { message { id } } }`, map[string]any{"id": id}),
+		"ids: they exclude type, all and upTo":                  a.askAs("alice", `mutation($id: ID!) { markSiteMessagesRead(input: {ids: [$id], all: true}) { badges { version } } }`, map[string]any{"id": id}),
+		"type and all: only one":                                a.askAs("alice", `mutation { markSiteMessagesRead(input: {type: "general", all: true}) { badges { version } } }`, nil),
+		"ids, type, all or upTo: one of them is needed":         a.askAs("alice", `mutation { markSiteMessagesRead(input: {}) { badges { version } } }`, nil),
+		"ids: 1 to 500 are allowed, got 0":                      a.askAs("alice", `mutation { markSiteMessagesRead(input: {ids: []}) { badges { version } } }`, nil),
+		`ids: "post:1" is not the id of a siteMessage`:          a.askAs("alice", `mutation { markSiteMessagesUnread(input: {ids: ["post:1"]}) { badges { version } } }`, nil),
+		`type: "none" is not a type`:                            a.askAs("alice", `{ viewer { siteMessages(type: "none") { edges { cursor } } } }`, nil),
+		"first: 1 to 100":                                       a.askAs("alice", `{ viewer { siteMessages(first: 0) { edges { cursor } } } }`, nil),
 	} {
 		if got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, what) {
 			t.Errorf("want INVALID %q, got %+v", what, got.Errors)
@@ -215,7 +215,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 				t.Errorf("event %d: %+v", i, got.at("ingest", "results", i))
 			}
 		}
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		a.wantMessages("alice", "hello")
 		// Both items are new, whatever their times are: the view had no item yet when alice touched it.
 		if got := a.views("alice"); got != "news/town 2 EXACT" {
@@ -225,7 +225,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	marked := a.ingest(map[string]any{"markSiteMessagesRead": map[string]any{"as": "user:alice", "all": true}},
 		map[string]any{"touchView": map[string]any{"as": "user:alice", "code": "news", "view": "town"}},
 		map[string]any{"removeViewItem": map[string]any{"code": "news", "view": "town", "item": "a"}})
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	a.wantMessages("alice", "")
 	if got := a.views("alice"); got != "news/town 0 EXACT" {
 		t.Errorf("after %+v alice's views are %s", marked, got)
@@ -248,7 +248,7 @@ func (a *api) views(key string) string {
 	return strings.Join(list, ", ")
 }
 
-func TestViewsPageAndRefuse(t *testing.T) {
+func TestViewsArePagedAndBadArgumentsRefused(t *testing.T) {
 	a := newAPI(t)
 	for i := range 5 {
 		a.must("alice", fmt.Sprintf(`mutation { touchView(input: {code: "news", key: "v%d"}) { view { upTo lastAccessAt } badges { version } } }`, i), nil)
@@ -269,15 +269,15 @@ func TestViewsPageAndRefuse(t *testing.T) {
 		`{ viewer { views(codes: []) { edges { cursor } } } }`:                                            "codes",
 		`{ viewer { views(codes: ["news"], after: "x") { edges { cursor } } } }`:                          "after",
 	} {
-		if got := a.as("alice", query, nil); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, want) {
+		if got := a.askAs("alice", query, nil); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, want) {
 			t.Errorf("%s: want INVALID with %q, got %+v", query, want, got.Errors)
 		}
 	}
 	add := `mutation { addViewItem(input: {code: "news", key: "v", item: "a", at: "2026-01-01T00:00:00Z"}) { item } }`
-	if got := a.as("alice", add, nil); got.code() != services.Forbidden {
+	if got := a.askAs("alice", add, nil); got.code() != services.Forbidden {
 		t.Errorf("a viewer reports: %+v", got)
 	}
-	if got := a.host(add, nil); got.at("addViewItem", "item") != "a" {
+	if got := a.askWithHostToken(add, nil); got.at("addViewItem", "item") != "a" {
 		t.Errorf("the host reports: %+v", got)
 	}
 }

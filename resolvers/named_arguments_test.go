@@ -37,7 +37,7 @@ func (a *api) checkErrorArguments(query string, variables map[string]any, got an
 		}
 	}
 	results, _ := got.at("ingest", "results").([]any)
-	events, _ := plain(variables["events"]).([]any)
+	events, _ := roundTripJSON(variables["events"]).([]any)
 	for i, result := range results {
 		of, _ := result.(map[string]any)
 		failed, _ := of["error"].(map[string]any)
@@ -45,7 +45,7 @@ func (a *api) checkErrorArguments(query string, variables map[string]any, got an
 		if argument == "" || i >= len(events) {
 			continue
 		}
-		if name := positionInList.ReplaceAllString(argument, ""); !eventHas(events[i], name) {
+		if name := positionInList.ReplaceAllString(argument, ""); !eventHasField(events[i], name) {
 			a.t.Errorf("the event %v has no argument %q, which the error %q names", events[i], argument, failed["message"])
 		}
 	}
@@ -106,8 +106,8 @@ func hasInput(of *ast.Type, name string) bool {
 	return field != nil && (!nested || hasInput(field.Type, rest))
 }
 
-// eventHas reports whether an event, or the input of its action, has a field with the name.
-func eventHas(sent any, name string) bool {
+// eventHasField reports whether an event, or the input of its action, has a field with the name.
+func eventHasField(sent any, name string) bool {
 	if hasInput(ast.NamedType("IngestEvent", nil), name) {
 		return true
 	}
@@ -121,8 +121,8 @@ func eventHas(sent any, name string) bool {
 	return false
 }
 
-// plain returns a value as it is after it was encoded to JSON and decoded.
-func plain(value any) (decoded any) {
+// roundTripJSON returns a value as it is after it was encoded to JSON and decoded.
+func roundTripJSON(value any) (decoded any) {
 	text, _ := json.Marshal(value)
 	_ = json.Unmarshal(text, &decoded)
 	return decoded

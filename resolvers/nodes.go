@@ -36,10 +36,10 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	}
 	// If an ID is malformed, its own field fails, before the read that all fields share.
 	if err := newNodeIDs().add(ids, nil); err != nil {
-		return nil, services.About(argument, err)
+		return nil, services.WithArgument(argument, err)
 	}
 	// The first field reads for all fields. They share its error too. It can only be the error of an engine.
-	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
+	found, err := dataloader.ReadShared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
 	})
 	if err != nil {
@@ -66,11 +66,11 @@ type nodeIDs struct {
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
 	viewers, badges                            map[string]string // ID to key
-	// askers and refs also have the fields that ask for an ID, because the selection of a field decides which parts of a conversation
+	// conversationFields and refs have the fields that ask for an ID, because the selection of a field decides which parts of a conversation
 	// are read. A field is nil when add only checks the form of IDs.
-	devices map[string]string       // ID to itself
-	askers  map[string][]*ast.Field // the fields that ask for each conversation
-	refs    map[string][]*ast.Field // the fields that ask for each ID by ref
+	devices            map[string]string       // ID to itself
+	conversationFields map[string][]*ast.Field // the fields that ask for each conversation
+	refs               map[string][]*ast.Field // the fields that ask for each ID by ref
 }
 
 // newNodeIDs returns empty maps, which add fills.
@@ -78,7 +78,7 @@ func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
 		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
 		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
-		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
+		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, conversationFields: map[string][]*ast.Field{},
 		viewers: map[string]string{}, badges: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
 		refs: map[string][]*ast.Field{}, devices: map[string]string{},
 	}
@@ -106,7 +106,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
 			err = parseInto(n.users, id, services.ParseUserID)
-		// The ID of a viewer contains the key of a user. viewerNodes checks whether it is the key of this viewer.
+		// The ID of a viewer contains the key of a user. addViewerNodes checks whether it is the key of this viewer.
 		case services.ViewerType:
 			n.viewers[id] = key
 		case services.BadgesType:
@@ -127,7 +127,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.shows, id, live.ParseShowID)
 		// The field that asks for a conversation decides which of its messages and members are read with it.
 		case services.ConversationType:
-			n.askers[id] = append(n.askers[id], field)
+			n.conversationFields[id] = append(n.conversationFields[id], field)
 			err = parseInto(n.conversations, id, services.ParseConversationID)
 		case services.MessageType:
 			err = parseInto(n.messages, id, services.ParseMessageID)
@@ -185,11 +185,11 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users in these are read below.
-	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
+	numbers, err := r.Social.FindUsers(ctx, slices.Collect(maps.Values(ids.users)))
 	if err != nil {
 		return nil, err
 	}
-	talks, err := r.conversationNodes(ctx, viewer, ids, found)
+	talks, err := r.addConversationNodes(ctx, viewer, ids, found)
 	if err != nil {
 		return nil, err
 	}
@@ -235,20 +235,20 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 			found[id] = r.graphShow(show, visible.people[show.Host])
 		}
 	}
-	if err := r.messageNodes(ctx, ids, found); err != nil {
+	if err := r.addMessageNodes(ctx, ids, found); err != nil {
 		return nil, err
 	}
-	if err := r.notificationNodes(ctx, viewer, notified, found); err != nil {
+	if err := r.addNotificationNodes(ctx, viewer, notified, found); err != nil {
 		return nil, err
 	}
-	return found, r.otherNodes(ctx, viewer, ids, found)
+	return found, r.addOtherNodes(ctx, viewer, ids, found)
 }
 
 // itemNodes returns the objects behind the viewer's counts, by their IDs. All are read together, because each source lists many items,
 // which would take hundreds of reads one by one. itemNodes needs the explanations of the counts, which the field badgeExplained has
 // read already.
 func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
-	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
+	return dataloader.ReadShared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)
 		if err != nil {
 			return nil, err

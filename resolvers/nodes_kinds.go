@@ -12,10 +12,10 @@ import (
 	"tidings/services/notifications"
 )
 
-// conversationNodes adds the viewer's conversations. It returns the parts of these conversations, and the messages in ids, which are
+// addConversationNodes adds the viewer's conversations. It returns the parts of these conversations, and the messages in ids, which are
 // still to be read. A message is found only for a member of its conversation. All others are removed from ids.messages, because
-// messageNodes, which runs later, does not check again.
-func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
+// addMessageNodes, which runs later, does not check again.
+func (r *Resolver) addConversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
 	// The states tell which conversations the viewer is in, including the conversations of the messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
 	for _, id := range ids.messages {
@@ -27,7 +27,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 		return parts, err
 	}
 	for id, key := range ids.messages {
-		// The message is removed, so that messageNodes does not show it.
+		// The message is removed, so that addMessageNodes does not show it.
 		if _, member := states[key.Conversation()]; !member {
 			delete(ids.messages, id)
 			continue
@@ -41,7 +41,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 			continue
 		}
 		// Several fields may ask for one conversation, each with a selection of its own.
-		for _, asker := range ids.askers[id] {
+		for _, asker := range ids.conversationFields[id] {
 			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
 		}
 		// The parts are in the loader when the fields of the conversation are resolved, so that these must not read them again.
@@ -52,9 +52,9 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return parts, nil
 }
 
-// messageNodes adds messages, which have all been read: graphMessages finds them in the loader. There is one call for each message,
+// addMessageNodes adds messages, which have all been read: graphMessages finds them in the loader. There is one call for each message,
 // because this tells which ID the message belongs to. The call reads nothing.
-func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
+func (r *Resolver) addMessageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.messages {
 		list, err := r.graphMessages(ctx, []services.MessageID{key})
 		if err != nil {
@@ -80,8 +80,8 @@ func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, id
 	return list, err
 }
 
-// notificationNodes adds the viewer's own notifications. A notification whose causes were all undone is not found.
-func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
+// addNotificationNodes adds the viewer's own notifications. A notification whose causes were all undone is not found.
+func (r *Resolver) addNotificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
 	shown, err := r.graphNotifications(ctx, viewer, list)
 	for _, node := range shown {
 		found[node.ID] = node
@@ -89,9 +89,9 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return err
 }
 
-// viewerNodes adds the viewer and their badges, if an ID is theirs. The ID of another viewer is not found. The key in it is only
+// addViewerNodes adds the viewer and their badges, if an ID is theirs. The ID of another viewer is not found. The key in it is only
 // compared and never looked up, so nobody learns whether another user exists.
-func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+func (r *Resolver) addViewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.viewers {
 		if key == viewer.Key {
 			found[id] = *viewer
@@ -110,9 +110,9 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return nil
 }
 
-// viewAndReportNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
+// addViewAndReportNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
 // operator. A report counts the readers of a message, which its recipients must not see.
-func (r *Resolver) viewAndReportNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+func (r *Resolver) addViewAndReportNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	// A view that the viewer never touched is not found, because it has no count for the viewer. Touches of other users do not matter.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
 	if err != nil {
@@ -136,16 +136,16 @@ func (r *Resolver) viewAndReportNodes(ctx context.Context, viewer *graph.Viewer,
 	return err
 }
 
-// otherNodes adds the nodes that contain no post and no other person. They belong to the viewer, or all users share them. A kind that
+// addOtherNodes adds the nodes that contain no post and no other person. They belong to the viewer, or all users share them. A kind that
 // no ID names costs no statement.
-func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
+func (r *Resolver) addOtherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	if err := r.addViewerNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
-	if err := r.viewAndReportNodes(ctx, viewer, ids, found); err != nil {
+	if err := r.addViewAndReportNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
-	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {
+	if err := r.addDeviceNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
 	// Which announcements are visible depends on the viewer's segments and on the time.

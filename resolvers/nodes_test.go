@@ -45,7 +45,7 @@ func TestOneTo100Nodes(t *testing.T) {
 		ids[i] = "user:bob"
 	}
 	for count, code := range map[int]services.Code{0: services.Invalid, 1: "", 100: "", 101: services.Invalid} {
-		got := a.as("bob", nodesQuery, map[string]any{"ids": ids[:count]})
+		got := a.askAs("bob", nodesQuery, map[string]any{"ids": ids[:count]})
 		if got.code() != code {
 			t.Errorf("%d ids: %+v", count, got.Errors)
 		}
@@ -58,7 +58,7 @@ func TestOneTo100Nodes(t *testing.T) {
 func TestAnIDThatIsNoneIsInvalid(t *testing.T) {
 	a := newAPI(t)
 	for _, id := range []string{"", "bob", "user:", "user:a b", "post:x", "post:ZZZZZZZZZZZZZ", "picture:1", ":", "user:" + strings.Repeat("a", 129)} {
-		if got := a.as("bob", nodesQuery, map[string]any{"ids": []string{"user:bob", id}}); got.code() != services.Invalid {
+		if got := a.askAs("bob", nodesQuery, map[string]any{"ids": []string{"user:bob", id}}); got.code() != services.Invalid {
 			t.Errorf("%q: %+v", id, got)
 		}
 	}
@@ -89,9 +89,9 @@ func TestViewsAndReportsAreNodesOfTheirOwners(t *testing.T) {
 	a := newAPI(t)
 	touched := a.must("bob", `mutation { touchView(input: {code: "news", key: "a/b: c"}) { view { id key } } }`, nil)
 	view, _ := touched.at("touchView", "view", "id").(string)
-	sent := a.host(`mutation { sendSiteMessage(input: {title: "hello", to: ["user:bob"]}) { message { id siteMessageId title } } }`, nil)
+	sent := a.askWithHostToken(`mutation { sendSiteMessage(input: {title: "hello", to: ["user:bob"]}) { message { id siteMessageId title } } }`, nil)
 	report, _ := sent.at("sendSiteMessage", "message", "id").(string)
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	query, ids := `query($ids: [ID!]!) { nodes(ids: $ids) { __typename id ... on View { key } ... on SiteMessageReport { siteMessageId recipients } } }`, map[string]any{"ids": []string{view, report}}
 	got := a.must("bob", query, ids)
 	if got.at("nodes", 0, "id") != view || got.at("nodes", 0, "key") != "a/b: c" || view != "view:news/a/b: c" || got.at("nodes", 1) != nil {
@@ -107,7 +107,7 @@ func TestViewsAndReportsAreNodesOfTheirOwners(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"view:", "view:news", "view:news/", "view:/x", "view:News/x", "view:home_page/x", "view:news/" + strings.Repeat("x", 65), "siteMessageReport:1"} {
-		if got := a.as("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.code() != services.Invalid {
+		if got := a.askAs("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.code() != services.Invalid {
 			t.Errorf("%q: %+v", id, got)
 		}
 	}

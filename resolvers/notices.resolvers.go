@@ -31,7 +31,7 @@ func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.
 	if err != nil {
 		return nil, err
 	}
-	return &graph.PublishAnnouncementPayload{Created: done.created, Announcement: ifRead[graph.Announcement](r.Resolver)(r.announcement(ctx, done.id))}, nil
+	return &graph.PublishAnnouncementPayload{Created: done.created, Announcement: nilOnError[graph.Announcement](r.Resolver)(r.readAnnouncement(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.EditAnnouncementInput) (*graph.EditAnnouncementPayload, error) {
@@ -39,7 +39,7 @@ func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.Edi
 	if err != nil {
 		return nil, err
 	}
-	return &graph.EditAnnouncementPayload{Announcement: ifRead[graph.Announcement](r.Resolver)(r.announcement(ctx, done.id))}, nil
+	return &graph.EditAnnouncementPayload{Announcement: nilOnError[graph.Announcement](r.Resolver)(r.readAnnouncement(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) WithdrawAnnouncement(ctx context.Context, input graph.WithdrawAnnouncementInput) (*graph.WithdrawAnnouncementPayload, error) {

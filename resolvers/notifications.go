@@ -56,19 +56,19 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 // markedNotifications reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else
 // the newest ones of its categories. The result is nil, which is null to the client, if they are not selected or could not be read. The
 // mark itself is committed.
-func (r *Resolver) markedNotifications(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
+func (r *Resolver) markedNotifications(ctx context.Context, done *committedOperation, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
 	}
 	// The payload has the notifications that the client has marked, so that the client's store updates them.
 	if len(ids) > 0 {
-		if list := ifRead[[]graph.Notification](r)(r.notificationsByID(ctx, done.viewer, ids)); list != nil {
+		if list := nilOnError[[]graph.Notification](r)(r.notificationsByID(ctx, done.viewer, ids)); list != nil {
 			return *list
 		}
 		return nil
 	}
 	// After a mark without IDs, the payload shows at most one page.
-	page := ifRead[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.Query{Categories: categories, First: maxNodes}))
+	page := nilOnError[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.Query{Categories: categories, First: maxNodes}))
 	if page == nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 	return keys
 }
 
-// actionsKey is a key for dataloader.Shared. It identifies the notifications of one list in the state in which they were read: a new
+// actionsKey is a key for dataloader.ReadShared. It identifies the notifications of one list in the state in which they were read: a new
 // cause of one of them makes another key. It is a text and not a list, because a key must be comparable.
 type actionsKey string
 
@@ -134,7 +134,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	// most is the greatest number that any field asks for. A field with a wrong argument reports it itself.
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
 	for _, field := range wantedOf(ctx)["Notification.causes"] {
-		if size, err := firstOf(field, variables); err == nil {
+		if size, err := requestedSize(field, variables); err == nil {
 			most = max(most, size)
 		}
 	}
@@ -146,7 +146,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	for _, n := range list {
 		key.WriteString(n.UpTo())
 	}
-	return dataloader.Shared(ctx, actionsKey(key.String()), func(ctx context.Context) ([][]notifications.Action, error) {
+	return dataloader.ReadShared(ctx, actionsKey(key.String()), func(ctx context.Context) ([][]notifications.Action, error) {
 		return r.Notifications.Actions(ctx, viewer.Number, list, most)
 	})
 }
@@ -154,7 +154,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 // causesOf returns the objects of a notification's causes, as far as the viewer may see them. A user who likes or follows is among the
 // causes, as among the actors, even if that user blocks the viewer or hides from the viewer: to leave the user out would reveal this.
 // causesOf reads nothing, because visible has everything whose keys keysIn has returned.
-func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
+func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visibleObjects, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
 	case services.CategoryMention:
@@ -234,9 +234,9 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
 			}
 		}
-		// Found stays nil if no field requests causes.
+		// FoundCauses stays nil if no field requests causes.
 		if actions != nil {
-			shown[i].Found = causesOf(n, shown[i], actions[i], visible, together)
+			shown[i].FoundCauses = causesOf(n, shown[i], actions[i], visible, together)
 		}
 	}
 	return shown, nil

@@ -17,7 +17,7 @@ func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInp
 	if err != nil {
 		return nil, err
 	}
-	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post")
+	post := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.readPost(ctx, done) }, "post")
 	return &graph.LikePostPayload{Changed: done.changed, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -26,7 +26,7 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 	if err != nil {
 		return nil, err
 	}
-	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post")
+	post := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.readPost(ctx, done) }, "post")
 	return &graph.UnlikePostPayload{Changed: done.changed, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -56,7 +56,7 @@ func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input gra
 		return nil, err
 	}
 	payload := &graph.MarkNotificationUnreadPayload{Badges: done.badges, Viewer: done.viewerAfter()}
-	if list := ifRead[[]graph.Notification](r.Resolver)(r.notificationsByID(ctx, done.viewer, []string{input.ID})); list != nil && len(*list) > 0 {
+	if list := nilOnError[[]graph.Notification](r.Resolver)(r.notificationsByID(ctx, done.viewer, []string{input.ID})); list != nil && len(*list) > 0 {
 		payload.Notification = &(*list)[0]
 	}
 	return payload, nil
@@ -68,7 +68,7 @@ func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllR
 		return nil, err
 	}
 	payload := &graph.MarkAllReadPayload{Notifications: r.markedNotifications(ctx, done, "MarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter()}
-	if until := notifications.UndoneUntil(done.cmd); !until.IsZero() {
+	if until := notifications.UndoDeadline(done.cmd); !until.IsZero() {
 		payload.UndoUntil = &until
 	}
 	return payload, nil
@@ -86,7 +86,7 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 
 func (r *notificationResolver) Causes(ctx context.Context, obj *graph.Notification, first *int) ([]graph.NotificationCause, error) {
 	size, err := pageSize(first)
-	return obj.Found[:min(size, len(obj.Found))], err
+	return obj.FoundCauses[:min(size, len(obj.FoundCauses))], err
 }
 
 func (r *notificationConnectionResolver) Nodes(ctx context.Context, obj *graph.NotificationConnection) ([]graph.Notification, error) {

@@ -33,7 +33,7 @@ func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
 	a.must("bob", like, map[string]any{"p": posts[0]})
 	if held, err := jobs.Claim(t.Context(), a.Store, []string{"notify"}, 1, time.Minute); err != nil || len(held) != 1 {
@@ -41,7 +41,7 @@ func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 	}
 	a.Clock.Advance(time.Second)
 	a.must("bob", like, map[string]any{"p": posts[1]})
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	alone, id := a.upTos("alice")[0], a.must("alice", panelQuery, nil).at("viewer", "notifications", "edges", 0, "node", "id")
 	ids := a.wantPanel("alice", "both", "LIKE 1", "LIKE 1")
 	both := a.upTos("alice")[0]
@@ -63,7 +63,7 @@ func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 		t.Errorf("unread: %+v", got.Data)
 	}
 	for _, bad := range []string{alone + "0000000000000", both + "0", alone + alone[len("notificationUpTo:"):], alone + "!!!!!!!!!!!!!"} {
-		if got := a.as("alice", seen, map[string]any{"n": bad}); got.code() != services.Invalid {
+		if got := a.askAs("alice", seen, map[string]any{"n": bad}); got.code() != services.Invalid {
 			t.Errorf("%s: %+v", bad, got)
 		}
 	}

@@ -21,7 +21,7 @@ const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread
 // agrees with the list.
 func (a *api) panel(key string) (lines, ids []string) {
 	a.t.Helper()
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	got := a.must(key, panelQuery, nil)
 	edges, _ := got.at("viewer", "notifications", "edges").([]any)
 	for i := range edges {
@@ -80,13 +80,13 @@ func (a *api) makeOneOfEach() (post, comment string) {
 	a.t.Helper()
 	post = a.publish("alice")
 	a.must("bob", `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	comment = a.answerTo("bob", post, "nice")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	a.answerTo("carol", comment, "yes, @alice")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	return post, comment
 }
 
@@ -110,7 +110,7 @@ func TestOneOfEachCategory(t *testing.T) {
 
 // To mark the mentions as seen clears the mentions alone. A notification that was read does not count. When it is marked unread, it
 // counts again.
-func TestTwoMarks(t *testing.T) {
+func TestNotificationsMarkedSeenOrReadDoNotCount(t *testing.T) {
 	a := newAPI(t)
 	a.makeOneOfEach()
 	a.must("alice", `mutation { markNotificationsSeen(input: {categories: [MENTION]}) { badges { total { value } } } }`, nil)
@@ -149,7 +149,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 	a.makeOneOfEach()
 	all := `mutation { markAllRead(input: {idempotencyKey: "k"}) { undoUntil badges { notifications { total { value } } } } }`
 	undo := `mutation { undoMarkAllRead(input: {}) { badges { notifications { total { value } } } } }`
-	if got := a.as("alice", undo, nil); got.code() != services.Conflict {
+	if got := a.askAs("alice", undo, nil); got.code() != services.Conflict {
 		t.Errorf("nothing to undo: %+v", got)
 	}
 	first, again := a.must("alice", all, nil), a.must("alice", all, nil)
@@ -164,7 +164,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 	a.wantPanel("alice", "undone", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	a.must("alice", `mutation { markAllRead(input: {}) { undoUntil } }`, nil)
 	a.Clock.Advance(31 * time.Second)
-	got := a.as("alice", undo, nil)
+	got := a.askAs("alice", undo, nil)
 	if got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "30 s") {
 		t.Errorf("too late: %+v", got)
 	}
@@ -175,7 +175,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 }
 
 // Unseen notifications leave the count after the days of the expiry, and stay in the list.
-func TestOlderNotifications(t *testing.T) {
+func TestExpiredNotificationsStayInTheList(t *testing.T) {
 	a := newAPI(t)
 	a.makeOneOfEach()
 	a.Clock.Advance(8 * 24 * time.Hour)
@@ -205,11 +205,11 @@ func TestPagesOfNotifications(t *testing.T) {
 	if !slices.Equal(walked, want) {
 		t.Errorf("one by one they are %v, at once %v", walked, want)
 	}
-	if got := a.as("bob", panelQuery, map[string]any{"after": after}); got.code() != services.Invalid {
+	if got := a.askAs("bob", panelQuery, map[string]any{"after": after}); got.code() != services.Invalid {
 		t.Errorf("another's cursor: %+v", got)
 	}
 	feed := a.must("alice", `{ viewer { homeFeed { pageInfo { endCursor } } } }`, nil).at("viewer", "homeFeed", "pageInfo", "endCursor")
-	if got := a.as("alice", panelQuery, map[string]any{"after": feed}); got.code() != services.Invalid {
+	if got := a.askAs("alice", panelQuery, map[string]any{"after": feed}); got.code() != services.Invalid {
 		t.Errorf("a feed's cursor: %+v", got)
 	}
 }
@@ -237,7 +237,7 @@ func TestANotificationKeepsItsID(t *testing.T) {
 	if got.at("nodes", 0, "id") != like || got.at("nodes", 0, "actorCount") != 2.0 || got.at("nodes", 1, "id") != post || got.at("nodes", 2) != nil || got.at("nodes", 3) != nil {
 		t.Errorf("the nodes are %+v", got.Data)
 	}
-	if got := a.as("alice", query, map[string]any{"ids": []string{later}}); got.code() != services.Invalid {
+	if got := a.askAs("alice", query, map[string]any{"ids": []string{later}}); got.code() != services.Invalid {
 		t.Errorf("what was shown is no object, and is fetched as %+v", got)
 	}
 	if got := a.must("bob", query, map[string]any{"ids": []string{like, before[0]}}); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
@@ -252,11 +252,11 @@ func TestANotificationKeepsItsID(t *testing.T) {
 	}
 	read(shown, false)
 	read(later, true)
-	a.Named("dave")
+	a.MakeNamedUsers("dave")
 	last := join("dave")
 	read(later, false)
 	read(like, true)
-	if got := a.as("alice", `mutation($id: ID!) { markNotificationsSeen(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": like}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "upTo") {
+	if got := a.askAs("alice", `mutation($id: ID!) { markNotificationsSeen(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": like}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "upTo") {
 		t.Errorf("seen up to an id: %+v", got)
 	}
 	a.must("bob", `mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
@@ -298,7 +298,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 		"unread another's":      {`mutation { markNotificationUnread(input: {id: "notification:0000000000007"}) { badges { version } } }`, services.NotFound, "not a notification of yours"},
 		"unread a post":         {`mutation { markNotificationUnread(input: {id: "` + post + `"}) { badges { version } } }`, services.Invalid, "id"},
 	} {
-		if got := a.as("alice", bad.query, nil); got.code() != bad.code || !strings.Contains(got.Errors[0].Message, bad.says) {
+		if got := a.askAs("alice", bad.query, nil); got.code() != bad.code || !strings.Contains(got.Errors[0].Message, bad.says) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}

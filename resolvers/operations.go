@@ -21,7 +21,7 @@ import (
 // their common steps: the actor, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. A
 // new mutation for users or the host application must be added here. A test compares the table with the schema, and requires a
 // reason for each mutation that is not in it.
-var operations = table(
+var operations = newOperationTable(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
 	follow, unfollow, mute, unmute, block, unblock, hideFrom, unhideFrom, setProfile,
 	likePost, unlikePost,
@@ -37,17 +37,17 @@ var operations = table(
 	notify, withdrawNotification,
 )
 
-// doer says whether a user or the host application acts. Idempotency keys are kept by actor, so doer also decides which actor a
+// actorKind says whether a user or the host application acts. Idempotency keys are kept by actor, so it also decides which actor a
 // key belongs to.
-type doer int
+type actorKind int
 
 const (
-	forUser doer = iota // a user: the viewer of the mutation, or the user in the event's field as
-	forHost             // the host application
+	forUser actorKind = iota // a user: the viewer of the mutation, or the user in the event's field as
+	forHost                  // the host application
 )
 
 // operation is one entry of operations. I is the input of the mutation. An operation is shared by all calls and does not change
-// once the function table has made it. The type parameter lets command use its input without a cast; entry hides the parameter.
+// once newOperationTable has made it. The type parameter lets command use its input without a cast; entry hides the parameter.
 // The methods only convert between any and *I: the code that they call is compiled once and not for each input.
 type operation[I any] struct {
 	spec
@@ -59,16 +59,16 @@ type operation[I any] struct {
 
 // spec describes an operation, apart from its command.
 type spec struct {
-	name  string // of the mutation
-	by    doer
-	makes string // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
-	// ofDevice says that requests of different devices differ under an idempotency key: see compared.
-	ofDevice bool
+	name        string // of the mutation
+	by          actorKind
+	createdType string // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
+	// perDevice says that requests of different devices differ under an idempotency key: see comparedInput.
+	perDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins bool
-	// table fills these in: the type of the input, and the fields of the input that name something.
+	// newOperationTable fills these in: the type of the input, and the fields of the input that name something.
 	input  reflect.Type
-	fields namedFields
+	fields fieldIndexes
 }
 
 // call is one use of an operation: the actor, the time, and the objects that the input names. mutate sets the actor, ingestCommand
@@ -89,37 +89,37 @@ type call struct {
 	user         services.UserID         // 0: the subject is no user
 	conversation services.ConversationID // 0: the subject is no conversation, and no message in one
 
-	// named are the objects of refs that the host application names, if they were looked up for many calls together; otherwise
+	// refHolders are the objects of refs that the host application names, if they were looked up for many calls together; otherwise
 	// nil.
-	named map[services.Ref]refs.Holder
+	refHolders map[services.Ref]refs.Holder
 }
 
 // entry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
 // implementation.
 type entry interface {
-	// learn sets the parts of the spec that follow from the type of the input.
-	learn()
+	// setInputType sets the parts of the spec that follow from the type of the input.
+	setInputType()
 	// describe returns the spec of the operation.
 	describe() *spec
 	// commandOf calls command. input is a pointer to an input of the operation's own type.
 	commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error)
 }
 
-// table makes the table, and prepares each entry. It runs while the package is initialised: an input that namedFieldsOf cannot
+// newOperationTable makes the table, and prepares each entry. It runs while the package is initialised: an input that findFieldIndexes cannot
 // read prevents the start of the program, and fails no request.
-func table(entries ...entry) map[string]entry {
+func newOperationTable(entries ...entry) map[string]entry {
 	named := make(map[string]entry, len(entries))
 	for _, e := range entries {
-		e.learn()
+		e.setInputType()
 		named[e.describe().name] = e
 	}
 	return named
 }
 
-// learn sets input and fields. It writes to the shared entry, and is called only before requests are served.
-func (o *operation[I]) learn() {
+// setInputType sets input and fields. It writes to the shared entry, and is called only before requests are served.
+func (o *operation[I]) setInputType() {
 	o.input = reflect.TypeFor[I]()
-	o.fields = namedFieldsOf(o.input)
+	o.fields = findFieldIndexes(o.input)
 }
 
 func (o *operation[I]) describe() *spec { return &o.spec }
@@ -129,7 +129,7 @@ func (o *operation[I]) commandOf(ctx context.Context, c *call, input any) (*jobs
 }
 
 // do runs the operation as a mutation: see mutate.
-func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, error) {
+func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*committedOperation, error) {
 	return r.mutate(ctx, o, &input) // the input is this call's own copy, which prepare may normalise
 }
 
@@ -172,15 +172,15 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 		}
 	// An object that was not found may be created later. A repetition under the same key must not succeed then: much may have
 	// happened since.
-	case key != nil && jobs.Remembers(err) && jobs.CheckKey(*key) == nil:
-		cmd = jobs.Refused(c.actor, err)
+	case key != nil && jobs.IsRemembered(err) && jobs.CheckKey(*key) == nil:
+		cmd = jobs.RefusalCommand(c.actor, err)
 	default:
 		return nil, err
 	}
 	// From here on the command is complete but for its key. Without a time the moment is zero, and the commit takes the present.
-	cmd.Name, cmd.Input, cmd.Makes, cmd.Subject, cmd.Moment = op.name, c.compared(op, input), op.makes, c.subject, c.moment
+	cmd.Name, cmd.Input, cmd.CreatedType, cmd.Subject, cmd.Moment = op.name, c.comparedInput(op, input), op.createdType, c.subject, c.moment
 	if byRef {
-		cmd.Sent = c.compared(op, sent)
+		cmd.SentInput = c.comparedInput(op, sent)
 	}
 	if key == nil {
 		return cmd, nil
@@ -189,10 +189,10 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 	return cmd, jobs.CheckKey(cmd.Key)
 }
 
-// compared is an input as it is compared under a key: with the time of its event, and with the device if the operation has
-// ofDevice. Requests of other operations mean the same from every device, and so must be equal under a key.
-func (c *call) compared(op *spec, input any) any {
-	if op.ofDevice {
+// comparedInput is an input as it is compared under a key: with the time of its event, and with the device if the operation has
+// perDevice. Requests of other operations mean the same from every device, and so must be equal under a key.
+func (c *call) comparedInput(op *spec, input any) any {
+	if op.perDevice {
 		input = inputOfDevice{c.device, input}
 	}
 	if c.at != nil {
@@ -201,8 +201,8 @@ func (c *call) compared(op *spec, input any) any {
 	return input
 }
 
-// done is an operation that was committed.
-type done struct {
+// committedOperation is an operation that was committed.
+type committedOperation struct {
 	call    *call
 	viewer  *graph.Viewer // nil if the host application acted
 	cmd     *jobs.Command
@@ -212,9 +212,9 @@ type done struct {
 	badges  *services.Badges // of the viewer, after the change; nil if they could not be read, or are not selected
 }
 
-// ifRead returns a function that turns the results of a read after the commit into a pointer, nil if the read failed. The change is
+// nilOnError returns a function that turns the results of a read after the commit into a pointer, nil if the read failed. The change is
 // committed, so its answer must not be an error: a client that saw one would send the mutation again.
-func ifRead[T any](r *Resolver) func(value T, err error) *T {
+func nilOnError[T any](r *Resolver) func(value T, err error) *T {
 	return func(value T, err error) *T {
 		if err == nil {
 			return &value
@@ -226,16 +226,16 @@ func ifRead[T any](r *Resolver) func(value T, err error) *T {
 	}
 }
 
-// ifSelected is ifRead for a read that only these fields of the payload need: without them it reads nothing.
-func ifSelected[T any](ctx context.Context, r *Resolver, read func() (T, error), fields ...string) *T {
-	if !selects(ctx, fields...) {
+// readIfSelected is nilOnError for a read that only these fields of the payload need: without them it reads nothing.
+func readIfSelected[T any](ctx context.Context, r *Resolver, read func() (T, error), fields ...string) *T {
+	if !payloadSelects(ctx, fields...) {
 		return nil
 	}
-	return ifRead[T](r)(read())
+	return nilOnError[T](r)(read())
 }
 
 // viewerAfter is the viewer of a payload, with the payload's badges; nil without them.
-func (d *done) viewerAfter() *graph.Viewer {
+func (d *committedOperation) viewerAfter() *graph.Viewer {
 	if d.badges == nil {
 		return nil
 	}
@@ -255,8 +255,8 @@ func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 // operator. The order is: the actor, the command, the commit, and then the reads of the payload, which see the change. An error
 // means that nothing was committed, or that the outcome is unknown after a time-out. Under an idempotency key a client can repeat
 // the request in both cases.
-func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error) {
-	op, c, d := o.describe(), &call{r: r}, &done{}
+func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*committedOperation, error) {
+	op, c, d := o.describe(), &call{r: r}, &committedOperation{}
 	var err error
 	if op.by == forUser {
 		if d.viewer, err = r.viewer(ctx); err != nil {
@@ -280,7 +280,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	defer dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
 	// An operator's mutation is an act, the application's is not.
-	if op.by == forHost && operates(ctx) {
+	if op.by == forHost && isOperator(ctx) {
 		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: op.name, Target: c.subject, Made: func() string { return idOf(cmd) }}, commit)
 	} else {
 		err = commit(ctx)
@@ -294,7 +294,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 		return d, nil
 	}
 	// A change is a visit of the viewer, even if the client shows no badges.
-	if !selects(ctx, "badges", "viewer", "dot") {
+	if !payloadSelects(ctx, "badges", "viewer", "dot") {
 		if err := r.Badge.Visit(ctx, c.actor); err != nil {
 			r.Log.Warn("a visit could not be recorded; the viewer's next read records it", "error", err)
 		}
@@ -305,7 +305,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	if cmd.ViewsStale() {
 		read = r.Badge.ReadFacts
 	}
-	if badges := ifRead[*services.Badges](r)(read(ctx, c.actor)); badges != nil {
+	if badges := nilOnError[*services.Badges](r)(read(ctx, c.actor)); badges != nil {
 		d.badges = *badges
 	}
 	return d, nil
@@ -314,7 +314,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 // takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every input has
 // the field. It uses reflection, because gqlgen makes the inputs from the schema: they share the field and no interface.
 func takeKey(input any) *string {
-	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKey)
+	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKeyField)
 	key, _ := field.Interface().(*string)
 	field.SetZero()
 	return key
@@ -324,7 +324,7 @@ func takeKey(input any) *string {
 // command that makes no object may keep something else in its IDs for its payload. Under a remembered key both IDs come from the
 // first request, so a repetition names the same object.
 func idOf(cmd *jobs.Command) string {
-	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
+	if ids := cmd.IDs(); len(ids) > 0 && cmd.CreatedType != "" {
 		return ids[0]
 	}
 	return cmd.Subject
@@ -336,7 +336,7 @@ func idOf(cmd *jobs.Command) string {
 // userID finds the user with an ID. For the application it creates a user who does not exist.
 func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
 	c.subject = id
-	c.user, err = c.r.userID(ctx, "userId", id)
+	c.user, err = c.r.resolveUserID(ctx, "userId", id)
 	return c.user, err
 }
 

@@ -13,7 +13,7 @@ import (
 // publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. An announcement
 // gets its position when it starts, for a future start by a job. Until then it has none.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
-	spec: spec{name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType},
+	spec: spec{name: "publishAnnouncement", by: forHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
 		return c.r.Announcements.Publish(announcements.Draft{
 			Title: in.Title, Content: in.Content, StartsAt: timeOrZero(in.StartsAt), EndsAt: timeOrZero(in.EndsAt), Segments: in.Segments,
@@ -25,13 +25,13 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 // and a start cannot be removed. An edit of the text alone keeps the position, so nobody's count changes. showAgain gives the
 // announcement a new position, and it counts for everybody again.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
-	spec: spec{name: "editAnnouncement", by: forHost, makes: services.AnnouncementType},
+	spec: spec{name: "editAnnouncement", by: forHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		if err != nil {
 			return nil, err
 		}
-		edit := announcements.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
+		edit := announcements.Edit{Content: clearableValue(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
 		// Null and absence have different meanings here, and Value alone does not tell them apart.
 		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
 		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
@@ -48,7 +48,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 // withdrawAnnouncement takes an announcement out of the list and out of all counts. An announcement that has not started can be
 // withdrawn too. If the ID is wrong, the command returned beside the error is ignored: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
-	spec: spec{name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType},
+	spec: spec{name: "withdrawAnnouncement", by: forHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		return c.r.Announcements.Withdraw(id), err

@@ -14,7 +14,7 @@ import (
 // creates, in its transaction, the users who do not exist. A recipient who turned the category off gets the notification in
 // their list, and no count.
 var notify = &operation[graph.NotifyInput]{
-	spec: spec{name: "notify", by: forHost, makes: services.HostNotificationType},
+	spec: spec{name: "notify", by: forHost, createdType: services.HostNotificationType},
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
 		sent := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
@@ -34,10 +34,10 @@ var notify = &operation[graph.NotifyInput]{
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
-		// Called by the application, userID creates an actor who does not exist: see withCreatingUsersIfHost.
+		// Called by the application, resolveUserID creates an actor who does not exist: see withCreatingUsersIfHost.
 		if in.ActorID != nil {
 			var err error
-			if sent.Actor, err = c.r.userID(ctx, "actorId", *in.ActorID); err != nil {
+			if sent.Actor, err = c.r.resolveUserID(ctx, "actorId", *in.ActorID); err != nil {
 				return nil, err
 			}
 		}
@@ -45,7 +45,7 @@ var notify = &operation[graph.NotifyInput]{
 		// data of the label.
 		if in.SubjectID != nil {
 			var err error
-			if sent.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
+			if sent.About, err = c.r.readSubject(ctx, *in.SubjectID); err != nil {
 				return nil, err
 			}
 		}
@@ -61,7 +61,7 @@ var notify = &operation[graph.NotifyInput]{
 // withdrawNotification takes back, from all of its recipients, a notification that notify sent. Recipients who have read it lose it
 // too: it is removed and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
-	spec: spec{name: "withdrawNotification", by: forHost, makes: services.HostNotificationType},
+	spec: spec{name: "withdrawNotification", by: forHost, createdType: services.HostNotificationType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
 		c.subject = in.HostNotificationID
 		id, err := services.ParseTypedID("hostNotificationId", in.HostNotificationID, services.HostNotificationType)
@@ -69,17 +69,17 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	},
 }
 
-// about is the post or show that a notification is about. The error is NOT_FOUND if there is none, or it is deleted. Whether the
+// readSubject reads the post or show that a notification is about. The error is NOT_FOUND if there is none, or it is deleted. Whether the
 // recipients may see it is checked when they read the notification. The subject is checked before the commit and not in it,
 // because an object that is deleted a moment later leaves a notification without a subject, as any deletion does.
-func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
+func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object, error) {
 	// The type decides where to look, and only two types can be shown.
 	kind, _, err := services.SplitGlobalID(id)
 	if err == nil && kind != services.PostType && kind != services.ShowType {
 		err = services.Errorf(services.Invalid, "%s is neither a post nor a show", services.Quote(id))
 	}
 	if err != nil {
-		return services.Object{}, services.About("subjectId", err)
+		return services.Object{}, services.WithArgument("subjectId", err)
 	}
 	object, err := services.ParseObject("subjectId", id)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Resolver) about(ctx context.Context, id string) (services.Object, error
 // checkKnown returns NOT_FOUND if one of the keys belongs to no user. The error names the first unknown key in the order of the
 // input.
 func (r *Resolver) checkKnown(ctx context.Context, field string, keys []string) error {
-	known, err := r.Social.KnownAll(ctx, keys)
+	known, err := r.Social.FindUsers(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 // no event has. Every node learns the definition by the changelog. Until then its badges follow the former definition.
 func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
 	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
-	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
+	return runAsAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
 		// A wrong input is an outcome of the act, and is recorded as one.
 		category, err := definitionOf(input)
 		if err != nil {
@@ -172,7 +172,7 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 			return nil, err
 		}
 		payload := &graph.DefineCategoryPayload{Created: cmd.Created(), Changed: cmd.Changed()}
-		if list := ifRead[[]graph.HostCategory](r)(r.hostCategories(ctx)); list != nil {
+		if list := nilOnError[[]graph.HostCategory](r)(r.hostCategories(ctx)); list != nil {
 			for _, one := range *list {
 				if one.Name == input.Name {
 					payload.Category = &one
@@ -186,7 +186,7 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 // removeCategory removes a category from badges and lists at once. Its notifications are deleted by jobs. A repetition without an
 // idempotency key is NOT_FOUND, because no category has the name any more.
 func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategoryInput) (*graph.RemoveCategoryPayload, error) {
-	return asAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
+	return runAsAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
 		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))
 		if err == nil {
 			err = r.commitWithKey(ctx, cmd, &input)

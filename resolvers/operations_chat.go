@@ -12,11 +12,11 @@ import (
 // createConversation makes a conversation, or finds the DIRECT one of two users. An empty title counts as none. If the DIRECT one
 // exists, a create by either user returns it, and Created is false.
 var createConversation = &operation[graph.CreateConversationInput]{
-	spec: spec{name: "createConversation", makes: services.ConversationType},
+	spec: spec{name: "createConversation", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// Blocks and policies are checked in the commit and not here, because there they cannot change any more.
 		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
-		others, err := c.r.userIDs(ctx, "memberIds", in.MemberIds)
+		others, err := c.r.resolveUserIDs(ctx, "memberIds", in.MemberIds)
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +27,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 // joinConversation is for a ROOM, which the user may name by its ref without being in it, so joins is set. The messages before
 // the join count as read.
 var joinConversation = &operation[graph.JoinConversationInput]{
-	spec: spec{name: "joinConversation", makes: services.ConversationType, joins: true},
+	spec: spec{name: "joinConversation", createdType: services.ConversationType, joins: true},
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Join(c.actor, id), err
@@ -37,7 +37,7 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 // quitConversation ends the actor's own membership, and takes the conversation out of their lists. Repeated, it changes
 // nothing. A DIRECT conversation cannot be left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
-	spec: spec{name: "quitConversation", makes: services.ConversationType},
+	spec: spec{name: "quitConversation", createdType: services.ConversationType},
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Quit(c.actor, id), err
@@ -47,7 +47,7 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 // addMembers adds users to a conversation. If one of them cannot be added, because of a policy or a block, none is added. The
 // error is the same as for a user who does not exist: otherwise it would reveal the block.
 var addMembers = &operation[graph.AddMembersInput]{
-	spec: spec{name: "addMembers", makes: services.ConversationType},
+	spec: spec{name: "addMembers", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
@@ -59,7 +59,7 @@ var addMembers = &operation[graph.AddMembersInput]{
 
 // removeMembers is for the creator of a conversation. Users who are no members are skipped, so that a retry succeeds.
 var removeMembers = &operation[graph.RemoveMembersInput]{
-	spec: spec{name: "removeMembers", makes: services.ConversationType},
+	spec: spec{name: "removeMembers", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.RemoveMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
@@ -72,7 +72,7 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 // sendMessage sends a message, and marks the conversation read for its author up to the message. The commit checks that the
 // actor is a member, so nobody can send a message after their removal.
 var sendMessage = &operation[graph.SendMessageInput]{
-	spec: spec{name: "sendMessage", makes: services.MessageType},
+	spec: spec{name: "sendMessage", createdType: services.MessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
 		id, mentioned, err := c.conversationAndUsers(ctx, in.ConversationID, "mentionIds", in.MentionIds)
 		if err != nil {
@@ -85,7 +85,7 @@ var sendMessage = &operation[graph.SendMessageInput]{
 // recallMessage takes back a message of the actor's own. The message keeps its place, without a text. Members who have not read
 // it count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
-	spec: spec{name: "recallMessage", makes: services.MessageType},
+	spec: spec{name: "recallMessage", createdType: services.MessageType},
 	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
 		id, err := c.messageID("messageId", in.MessageID)
 		return c.r.Chat.Recall(c.actor, id), err
@@ -97,7 +97,7 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 // not renewed, so a phone that died cannot silence a conversation. Under one idempotency key, requests of different devices
 // differ.
 var enterConversation = &operation[graph.EnterConversationInput]{
-	spec: spec{name: "enterConversation", ofDevice: true},
+	spec: spec{name: "enterConversation", perDevice: true},
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Enter(c.actor, id, c.device), err
@@ -106,7 +106,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 
 // leaveConversation ends the lease of enterConversation, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
-	spec: spec{name: "leaveConversation", ofDevice: true},
+	spec: spec{name: "leaveConversation", perDevice: true},
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Leave(c.actor, id, c.device), err
@@ -181,6 +181,6 @@ func (c *call) conversationAndUsers(ctx context.Context, id, field string, userI
 	if err != nil {
 		return 0, nil, err
 	}
-	users, err := c.r.userIDs(ctx, field, userIDs)
+	users, err := c.r.resolveUserIDs(ctx, field, userIDs)
 	return conversation, users, err
 }

@@ -13,7 +13,7 @@ import (
 // scheduleShow makes a show of the actor. An empty cover counts as none. The actor is the host: a show is made with the host's
 // own token, or by the application for them.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
-	spec: spec{name: "scheduleShow", makes: services.ShowType},
+	spec: spec{name: "scheduleShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
 		in.CoverURL = orNull(orEmpty(in.CoverURL))
 		draft := live.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
@@ -24,13 +24,13 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 // rescheduleShow changes the fields that the input names. If only the label changes, the show itself does not change, and nobody
 // is notified. So an input with a label alone is valid, although an input without any change is an error.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
-	spec: spec{name: "rescheduleShow", makes: services.ShowType},
+	spec: spec{name: "rescheduleShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err != nil {
 			return nil, err
 		}
-		edit := live.ShowEdit{CoverURL: orCleared(in.CoverURL)}
+		edit := live.ShowEdit{CoverURL: clearableValue(in.CoverURL)}
 		if edit.PlannedAt, err = notNull("plannedAt", in.PlannedAt); err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 // startShow reports a start, now or at an earlier time. It may come after the report of the end. The application's reports
 // may come late and out of order, so the time of the event counts and not that of the report.
 var startShow = &operation[graph.StartShowInput]{
-	spec: spec{name: "startShow", makes: services.ShowType},
+	spec: spec{name: "startShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Start(c.actor, show, timeOrZero(in.At)), err
@@ -57,7 +57,7 @@ var startShow = &operation[graph.StartShowInput]{
 // endShow reports an end, possibly before the start was reported: the show then waits for that report. Reports of one show may
 // come through several nodes, so no order can be required.
 var endShow = &operation[graph.EndShowInput]{
-	spec: spec{name: "endShow", makes: services.ShowType},
+	spec: spec{name: "endShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
 		in.ReplayURL = orNull(orEmpty(in.ReplayURL))
 		show, err := c.showID(in.ShowID)
@@ -67,7 +67,7 @@ var endShow = &operation[graph.EndShowInput]{
 
 // cancelShow removes a show that has not started from all boards. A live show cannot be cancelled: endShow ends it.
 var cancelShow = &operation[graph.CancelShowInput]{
-	spec: spec{name: "cancelShow", makes: services.ShowType},
+	spec: spec{name: "cancelShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Cancel(c.actor, show), err
@@ -77,7 +77,7 @@ var cancelShow = &operation[graph.CancelShowInput]{
 // setReplay requires the address, because null means to remove it: leaving the field out would be an accident. A replay is
 // listed before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
-	spec: spec{name: "setReplay", makes: services.ShowType},
+	spec: spec{name: "setReplay", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err == nil && !in.ReplayURL.IsSet() {
@@ -93,7 +93,7 @@ var setReplay = &operation[graph.SetReplayInput]{
 // remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder removes its
 // notification too. They are two entries of the table, because an entry has the name of one mutation.
 var remindMe = &operation[graph.RemindMeInput]{
-	spec: spec{name: "remindMe", makes: services.ShowType},
+	spec: spec{name: "remindMe", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, true), err
@@ -102,7 +102,7 @@ var remindMe = &operation[graph.RemindMeInput]{
 
 // cancelReminder is the reverse of remindMe.
 var cancelReminder = &operation[graph.CancelReminderInput]{
-	spec: spec{name: "cancelReminder", makes: services.ShowType},
+	spec: spec{name: "cancelReminder", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelReminderInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, false), err

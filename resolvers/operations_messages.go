@@ -12,7 +12,7 @@ import (
 // sendSiteMessage sends a message to users by their keys. For the application, users who do not exist are created. An operator
 // gets NOT_FOUND.
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
-	spec: spec{name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType},
+	spec: spec{name: "sendSiteMessage", by: forHost, createdType: services.SiteMessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
 		// The number of recipients is checked before the IDs are parsed, because parsing many IDs is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
@@ -30,7 +30,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 			return c.r.Messages.Send(message) // recipients who do not exist are created
 		}
 		// For an operator, who is not the application, no user is created.
-		known, err := c.r.Social.KnownAll(ctx, message.To)
+		known, err := c.r.Social.FindUsers(ctx, message.To)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 		if title == nil && !in.Content.IsSet() && (in.URL.IsSet() || in.Data.IsSet()) {
 			return c.r.Messages.Relabel(id), nil
 		}
-		return c.r.Messages.Edit(id, title, orCleared(in.Content))
+		return c.r.Messages.Edit(id, title, clearableValue(in.Content))
 	},
 }
 

@@ -35,7 +35,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	spec: spec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
-		place, err := markReach(in.UpTo)
+		place, err := parseUpTo(in.UpTo)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			return nil, err
 		}
 		// IDs name rows, Shown names rows in the state that was shown, and the other fields select rows if neither names any.
-		read := notifications.Reading{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		read := notifications.ReadSelection{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
 		// An empty list is not the same as none: MarkRead refuses it.
 		if in.Ids != nil {
 			read.IDs = make([]services.PostID, 0, len(in.Ids))
@@ -83,7 +83,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			// The part of an upTo after its position is dropped, so that two texts of one position are one request.
 			read.Shown, in.Ids[i] = append(read.Shown, place), services.UpToText(place)
 		}
-		if read.UpTo, err = markReach(in.UpTo); err != nil {
+		if read.UpTo, err = parseUpTo(in.UpTo); err != nil {
 			return nil, err
 		}
 		in.All = nil // false is the same as absent
@@ -111,7 +111,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 	spec: spec{name: "markAllRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		place, err := markReach(in.UpTo)
+		place, err := parseUpTo(in.UpTo)
 		if err != nil {
 			return nil, err
 		}
@@ -154,9 +154,9 @@ func normalCategories(categories []services.Category) []services.Category {
 	return slices.Compact(slices.Sorted(slices.Values(categories)))
 }
 
-// markReach is the position that a mark with an upTo reaches; 0 without one. An upTo at position 0 is refused: the
+// parseUpTo returns the position that a mark with an upTo reaches; 0 without one. An upTo at position 0 is refused: the
 // service takes 0 for everything.
-func markReach(upTo *string) (services.PostID, error) {
+func parseUpTo(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil
 	}

@@ -23,38 +23,38 @@ type story struct {
 	done []string // the names of the operations that have run
 }
 
-// once runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and
+// runAndRepeat runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and
 // under a key that the previous version stored. in has the fields of the input, and other those that differ. It returns the ID of the
 // result.
-func (s *story) once(name string, in, other event) string {
+func (s *story) runAndRepeat(name string, in, other event) string {
 	s.t.Helper()
 	s.done = append(s.done, name)
 	key := fmt.Sprint("key", len(s.done))
-	first := s.event(name, in, key, nil)
+	first := s.sendAsEvent(name, in, key, nil)
 	id, _ := first.at("ingest", "results", 0, "id").(string)
 	if first.at("ingest", "results", 0, "error") != nil {
 		s.t.Fatalf("%s: %v", name, first.Data)
 	}
 	s.checkID(name, first.at("ingest", "results", 0, "id"))
-	if again := s.event(name, in, key, nil); fmt.Sprint(again) != fmt.Sprint(first) {
+	if again := s.sendAsEvent(name, in, key, nil); fmt.Sprint(again) != fmt.Sprint(first) {
 		s.t.Errorf("%s again: %v, and first %v", name, again, first)
 	}
-	if as := s.mutation(name, in, key, nil); len(as.Errors) > 0 {
+	if as := s.sendAsMutation(name, in, key, nil); len(as.Errors) > 0 {
 		s.t.Errorf("%s as the mutation: %+v", name, as.Errors)
 	}
 	if other != nil {
-		got := s.event(name, in, key, other)
+		got := s.sendAsEvent(name, in, key, other)
 		if message := fmt.Sprint(got.at("ingest", "results", 0, "error")); !strings.Contains(message, "CONFLICT") || !strings.Contains(message, "idempotencyKey") {
 			s.t.Errorf("%s, something else under the key: %v", name, got)
 		}
 		if _, ofEvents := other["device"]; !ofEvents {
-			if got := s.mutation(name, in, key, other); got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "idempotencyKey") {
+			if got := s.sendAsMutation(name, in, key, other); got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "idempotencyKey") {
 				s.t.Errorf("%s, something else under the key, as the mutation: %+v", name, got)
 			}
 		}
 	}
 	s.rememberAsBefore(in, key, "before"+key)
-	if before := s.event(name, in, "before"+key, nil); fmt.Sprint(before) != fmt.Sprint(first) {
+	if before := s.sendAsEvent(name, in, "before"+key, nil); fmt.Sprint(before) != fmt.Sprint(first) {
 		s.t.Errorf("%s under a key of the version before: %v, and first %v", name, before, first)
 	}
 	return id
@@ -63,7 +63,7 @@ func (s *story) once(name string, in, other event) string {
 // checkID checks that the ID of a result is null or the global ID of an object, as the schema says.
 func (s *story) checkID(name string, id any) {
 	s.t.Helper()
-	if creates := operations[name].describe().makes; id == nil {
+	if creates := operations[name].describe().createdType; id == nil {
 		if creates != "" {
 			s.t.Errorf("%s makes a %s, and its result has no ID", name, creates)
 		}
@@ -82,8 +82,8 @@ func (s *story) checkID(name string, id any) {
 	}
 }
 
-// event ingests an event under a key. Fields of other replace those of in.
-func (s *story) event(name string, in event, key string, other event) answer {
+// sendAsEvent ingests an event under a key. Fields of other replace those of in.
+func (s *story) sendAsEvent(name string, in event, key string, other event) answer {
 	s.t.Helper()
 	said := maps.Clone(in)
 	maps.Copy(said, other)
@@ -91,8 +91,8 @@ func (s *story) event(name string, in event, key string, other event) answer {
 	return s.ingest(event{name: said})
 }
 
-// mutation sends the event as the mutation of the same name, with a token of the user in the field as.
-func (s *story) mutation(name string, in event, key string, other event) answer {
+// sendAsMutation sends the event as the mutation of the same name, with a token of the user in the field as.
+func (s *story) sendAsMutation(name string, in event, key string, other event) answer {
 	s.t.Helper()
 	said := maps.Clone(in)
 	maps.Copy(said, other)
@@ -129,19 +129,19 @@ func (s *story) rememberAsBefore(in event, key, before string) {
 		break
 	}
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
-		had, found, err := jobs.Recall(ctx, tx, scope, key)
+		had, found, err := jobs.RecallRequest(ctx, tx, scope, key)
 		if !found {
 			err = errors.Join(err, fmt.Errorf("the key %s of %s is not remembered", key, scope))
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Remember(ctx, tx, scope, before, jobs.Remembered{BodyHash: make([]byte, 32), IDs: had.IDs})
+		return jobs.RememberRequest(ctx, tx, scope, before, jobs.RememberedRequest{BodyHash: make([]byte, 32), IDs: had.IDs})
 	})
 }
 
-// altered is another ID of the same type.
-func altered(id string) string {
+// alterID returns another ID of the same type.
+func alterID(id string) string {
 	if last := len(id) - 1; id[last] != '1' {
 		return id[:last] + "1"
 	}
@@ -152,19 +152,19 @@ func altered(id string) string {
 func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 10, 5)}
-		s.ofPeople()
-		post := s.ofPosts()
-		s.ofNotifications(post)
-		s.ofMessages()
-		s.ofHostCategories()
-		s.ofAnnouncements()
-		s.ofViews()
-		s.ofConversations()
-		s.ofShows()
-		s.once("setDisplayPolicy", event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "inTotal": false}, {"source": "ANNOUNCEMENTS", "style": "DOT"}}},
+		s.actOnPeople()
+		post := s.actOnPosts()
+		s.actOnNotifications(post)
+		s.actOnMessages()
+		s.actOnHostCategories()
+		s.actOnAnnouncements()
+		s.actOnViews()
+		s.actOnConversations()
+		s.actOnShows()
+		s.runAndRepeat("setDisplayPolicy", event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "inTotal": false}, {"source": "ANNOUNCEMENTS", "style": "DOT"}}},
 			event{"sources": []event{{"source": "HOME_FEED", "inTotal": true}}})
-		s.once("setCategoryPreference", event{"as": "user:bob", "category": "LIKE", "mode": "DOT"}, event{"push": false})
-		s.once("deletePost", event{"as": "user:carol", "postId": post}, event{"postId": altered(post)})
+		s.runAndRepeat("setCategoryPreference", event{"as": "user:bob", "category": "LIKE", "mode": "DOT"}, event{"push": false})
+		s.runAndRepeat("deletePost", event{"as": "user:carol", "postId": post}, event{"postId": alterID(post)})
 		for name := range operations {
 			if !slices.Contains(s.done, name) {
 				t.Errorf("%s is not in the story", name)
@@ -176,7 +176,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 // Equivalent inputs are one request under a key, whatever their words and order.
 func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	s := &story{api: newAPI(t)}
-	s.Named("dora")
+	s.MakeNamedUsers("dora")
 	place := "notificationUpTo:0000000000001"
 	all := []services.Category{}
 	for i := range services.Categories {
@@ -202,119 +202,119 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 		{"setSegments", []event{{"userId": "user:bob", "segments": []string{"a", "b"}}, {"userId": "user:bob", "segments": []string{"b", "a", "a"}}}},
 	} {
 		key := fmt.Sprint("key", i)
-		first := s.event(same.name, same.says[0], key, nil)
+		first := s.sendAsEvent(same.name, same.says[0], key, nil)
 		for _, said := range same.says {
-			if got := s.event(same.name, said, key, nil); got.at("ingest", "results", 0, "error") != nil || fmt.Sprint(got) != fmt.Sprint(first) {
+			if got := s.sendAsEvent(same.name, said, key, nil); got.at("ingest", "results", 0, "error") != nil || fmt.Sprint(got) != fmt.Sprint(first) {
 				t.Errorf("%s %v: %v, and first %v", same.name, said, got, first)
 			}
 		}
 	}
 	// Inputs that mean something else are another request.
-	s.event("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
-	got := s.event("markNotificationsRead", event{"as": "user:bob", "upTo": place}, "key", nil)
+	s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
+	got := s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "upTo": place}, "key", nil)
 	if code := got.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
 		t.Errorf("a place under the key of all: %v", got)
 	}
 }
 
-// ofPeople and the functions below run the operations on one kind of object each.
-func (s *story) ofPeople() {
-	s.once("follow", event{"as": "user:alice", "userId": "user:carol"}, nil)
-	s.once("setFollowMode", event{"as": "user:alice", "userId": "user:carol", "mode": "NONE"}, event{"mode": "ALL"})
+// actOnPeople and the functions below run the operations on one kind of object each.
+func (s *story) actOnPeople() {
+	s.runAndRepeat("follow", event{"as": "user:alice", "userId": "user:carol"}, nil)
+	s.runAndRepeat("setFollowMode", event{"as": "user:alice", "userId": "user:carol", "mode": "NONE"}, event{"mode": "ALL"})
 	for _, name := range []string{"follow", "mute", "unmute", "hideFrom", "unhideFrom", "unfollow", "block", "unblock"} {
-		s.once(name, event{"as": "user:bob", "userId": "user:carol"}, event{"userId": "user:alice"})
+		s.runAndRepeat(name, event{"as": "user:bob", "userId": "user:carol"}, event{"userId": "user:alice"})
 	}
-	s.once("mute", event{"as": "user:carol", "userId": "user:bob", "until": "2099-01-01T00:00:00Z"}, event{"until": nil})
-	s.once("unmute", event{"as": "user:carol", "userId": "user:bob"}, nil)
-	s.once("setProfile", event{"as": "user:alice", "name": "Alice"}, event{"avatarUrl": ""})
-	s.once("setGroupPolicy", event{"as": "user:alice", "policy": "NOBODY"}, event{"policy": "EVERYONE"})
+	s.runAndRepeat("mute", event{"as": "user:carol", "userId": "user:bob", "until": "2099-01-01T00:00:00Z"}, event{"until": nil})
+	s.runAndRepeat("unmute", event{"as": "user:carol", "userId": "user:bob"}, nil)
+	s.runAndRepeat("setProfile", event{"as": "user:alice", "name": "Alice"}, event{"avatarUrl": ""})
+	s.runAndRepeat("setGroupPolicy", event{"as": "user:alice", "policy": "NOBODY"}, event{"policy": "EVERYONE"})
 }
 
-func (s *story) ofPosts() (post string) {
-	post = s.once("publishPost", event{"as": "user:carol", "body": "hello", "mentions": []string{"user:alice", "user:bob"}}, event{"mentions": []string{"user:bob"}})
-	s.once("editPost", event{"as": "user:carol", "postId": post, "body": "hello, all"}, event{"body": "hello"})
-	s.once("likePost", event{"as": "user:bob", "postId": post}, event{"postId": altered(post)})
-	s.once("unlikePost", event{"as": "user:bob", "postId": post}, event{"postId": altered(post)})
-	s.once("likePost", event{"as": "user:alice", "postId": post}, nil)
-	s.once("markHomeFeedSeen", event{"as": "user:bob"}, event{"upTo": post})
+func (s *story) actOnPosts() (post string) {
+	post = s.runAndRepeat("publishPost", event{"as": "user:carol", "body": "hello", "mentions": []string{"user:alice", "user:bob"}}, event{"mentions": []string{"user:bob"}})
+	s.runAndRepeat("editPost", event{"as": "user:carol", "postId": post, "body": "hello, all"}, event{"body": "hello"})
+	s.runAndRepeat("likePost", event{"as": "user:bob", "postId": post}, event{"postId": alterID(post)})
+	s.runAndRepeat("unlikePost", event{"as": "user:bob", "postId": post}, event{"postId": alterID(post)})
+	s.runAndRepeat("likePost", event{"as": "user:alice", "postId": post}, nil)
+	s.runAndRepeat("markHomeFeedSeen", event{"as": "user:bob"}, event{"upTo": post})
 	return post
 }
 
-func (s *story) ofNotifications(post string) {
+func (s *story) actOnNotifications(post string) {
 	_, ids := s.panel("carol")
-	s.once("markNotificationsSeen", event{"as": "user:carol"}, event{"categories": []string{"LIKE"}})
-	s.once("markNotificationsRead", event{"as": "user:carol", "ids": ids[:1]}, event{"ids": []string{altered(ids[0])}})
-	s.once("markNotificationUnread", event{"as": "user:carol", "id": ids[0]}, event{"id": altered(ids[0])})
-	s.once("markAllRead", event{"as": "user:carol"}, event{"upTo": s.upTos("carol")[0]})
-	s.once("undoMarkAllRead", event{"as": "user:carol"}, nil)
+	s.runAndRepeat("markNotificationsSeen", event{"as": "user:carol"}, event{"categories": []string{"LIKE"}})
+	s.runAndRepeat("markNotificationsRead", event{"as": "user:carol", "ids": ids[:1]}, event{"ids": []string{alterID(ids[0])}})
+	s.runAndRepeat("markNotificationUnread", event{"as": "user:carol", "id": ids[0]}, event{"id": alterID(ids[0])})
+	s.runAndRepeat("markAllRead", event{"as": "user:carol"}, event{"upTo": s.upTos("carol")[0]})
+	s.runAndRepeat("undoMarkAllRead", event{"as": "user:carol"}, nil)
 }
 
-func (s *story) ofMessages() {
+func (s *story) actOnMessages() {
 	to := []string{"user:alice", "user:bob"}
-	id := s.once("sendSiteMessage", event{"title": "t", "content": "c", "to": to}, event{"to": to[:1]})
-	s.once("editSiteMessage", event{"siteMessageId": id, "title": "u"}, event{"content": "d"})
-	s.Quiet(s.Fanout)
-	s.once("markSiteMessagesRead", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{altered(id)}})
-	s.once("markSiteMessagesUnread", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{altered(id)}})
+	id := s.runAndRepeat("sendSiteMessage", event{"title": "t", "content": "c", "to": to}, event{"to": to[:1]})
+	s.runAndRepeat("editSiteMessage", event{"siteMessageId": id, "title": "u"}, event{"content": "d"})
+	s.RunAllJobs(s.Fanout)
+	s.runAndRepeat("markSiteMessagesRead", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{alterID(id)}})
+	s.runAndRepeat("markSiteMessagesUnread", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{alterID(id)}})
 }
 
-func (s *story) ofHostCategories() {
+func (s *story) actOnHostCategories() {
 	s.ask("boss", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "orders"}) { created } }`, nil)
 	to := []string{"user:alice", "user:bob"}
-	id := s.once("notify", event{"category": "orders", "to": to, "title": "sent"}, event{"to": to[:1]})
-	s.once("withdrawNotification", event{"hostNotificationId": id}, event{"hostNotificationId": altered(id)})
+	id := s.runAndRepeat("notify", event{"category": "orders", "to": to, "title": "sent"}, event{"to": to[:1]})
+	s.runAndRepeat("withdrawNotification", event{"hostNotificationId": id}, event{"hostNotificationId": alterID(id)})
 }
 
-func (s *story) ofAnnouncements() {
-	id := s.once("publishAnnouncement", event{"title": "t", "content": "c"}, event{"content": "d"})
-	s.once("editAnnouncement", event{"announcementId": id, "title": "u"}, event{"showAgain": true})
-	s.once("markAnnouncementsRead", event{"as": "user:bob", "upTo": id}, event{"upTo": nil})
-	s.once("withdrawAnnouncement", event{"announcementId": id}, event{"announcementId": altered(id)})
-	s.once("raiseDot", event{"name": "shop"}, event{"segments": []string{"a"}})
-	s.once("clearDot", event{"as": "user:bob", "name": "shop"}, event{"name": "else"})
-	s.once("setSegments", event{"userId": "user:bob", "segments": []string{"a", "b"}}, event{"segments": []string{"a"}})
+func (s *story) actOnAnnouncements() {
+	id := s.runAndRepeat("publishAnnouncement", event{"title": "t", "content": "c"}, event{"content": "d"})
+	s.runAndRepeat("editAnnouncement", event{"announcementId": id, "title": "u"}, event{"showAgain": true})
+	s.runAndRepeat("markAnnouncementsRead", event{"as": "user:bob", "upTo": id}, event{"upTo": nil})
+	s.runAndRepeat("withdrawAnnouncement", event{"announcementId": id}, event{"announcementId": alterID(id)})
+	s.runAndRepeat("raiseDot", event{"name": "shop"}, event{"segments": []string{"a"}})
+	s.runAndRepeat("clearDot", event{"as": "user:bob", "name": "shop"}, event{"name": "else"})
+	s.runAndRepeat("setSegments", event{"userId": "user:bob", "segments": []string{"a", "b"}}, event{"segments": []string{"a"}})
 }
 
-func (s *story) ofViews() {
+func (s *story) actOnViews() {
 	at := s.World.Clock.Now().Format(time.RFC3339)
-	s.once("addViewItem", event{"code": "c", "view": "v", "item": "i", "at": at}, event{"item": "j"})
-	s.once("touchView", event{"as": "user:bob", "code": "c", "view": "v"}, event{"upTo": at})
-	s.once("removeViewItem", event{"code": "c", "view": "v", "item": "i"}, event{"view": "w"})
+	s.runAndRepeat("addViewItem", event{"code": "c", "view": "v", "item": "i", "at": at}, event{"item": "j"})
+	s.runAndRepeat("touchView", event{"as": "user:bob", "code": "c", "view": "v"}, event{"upTo": at})
+	s.runAndRepeat("removeViewItem", event{"code": "c", "view": "v", "item": "i"}, event{"view": "w"})
 }
 
-func (s *story) ofConversations() {
-	group := s.once("createConversation", event{"as": "user:alice", "kind": "GROUP", "title": "T", "memberIds": []string{"user:bob"}}, event{"title": "U"})
-	room := s.once("createConversation", event{"as": "user:alice", "kind": "ROOM", "memberIds": []string{"user:bob"}}, event{"kind": "GROUP"})
-	s.once("joinConversation", event{"as": "user:carol", "conversationId": room}, event{"conversationId": group})
+func (s *story) actOnConversations() {
+	group := s.runAndRepeat("createConversation", event{"as": "user:alice", "kind": "GROUP", "title": "T", "memberIds": []string{"user:bob"}}, event{"title": "U"})
+	room := s.runAndRepeat("createConversation", event{"as": "user:alice", "kind": "ROOM", "memberIds": []string{"user:bob"}}, event{"kind": "GROUP"})
+	s.runAndRepeat("joinConversation", event{"as": "user:carol", "conversationId": room}, event{"conversationId": group})
 	in := func(as string, more event) event {
 		more["as"], more["conversationId"] = "user:"+as, group
 		return more
 	}
 	carol := []string{"user:carol"}
-	s.once("addMembers", in("alice", event{"userIds": carol}), event{"userIds": []string{"user:bob"}})
-	message := s.once("sendMessage", in("alice", event{"body": "hello"}), event{"mentionIds": carol})
-	s.once("markConversationRead", in("bob", event{}), event{"upTo": message})
-	s.once("markConversationUnread", event{"as": "user:bob", "fromMessageId": message}, event{"fromMessageId": altered(message)})
-	s.once("muteConversation", in("bob", event{}), event{"conversationId": room})
-	s.once("unmuteConversation", in("bob", event{}), event{"conversationId": room})
-	s.once("enterConversation", in("bob", event{}), event{"device": "phone"})
-	s.once("leaveConversation", in("bob", event{}), event{"device": "phone"})
-	s.once("recallMessage", event{"as": "user:alice", "messageId": message}, event{"messageId": altered(message)})
-	s.once("removeMembers", in("alice", event{"userIds": carol}), event{"userIds": []string{"user:bob"}})
-	s.once("quitConversation", in("bob", event{}), event{"conversationId": room})
+	s.runAndRepeat("addMembers", in("alice", event{"userIds": carol}), event{"userIds": []string{"user:bob"}})
+	message := s.runAndRepeat("sendMessage", in("alice", event{"body": "hello"}), event{"mentionIds": carol})
+	s.runAndRepeat("markConversationRead", in("bob", event{}), event{"upTo": message})
+	s.runAndRepeat("markConversationUnread", event{"as": "user:bob", "fromMessageId": message}, event{"fromMessageId": alterID(message)})
+	s.runAndRepeat("muteConversation", in("bob", event{}), event{"conversationId": room})
+	s.runAndRepeat("unmuteConversation", in("bob", event{}), event{"conversationId": room})
+	s.runAndRepeat("enterConversation", in("bob", event{}), event{"device": "phone"})
+	s.runAndRepeat("leaveConversation", in("bob", event{}), event{"device": "phone"})
+	s.runAndRepeat("recallMessage", event{"as": "user:alice", "messageId": message}, event{"messageId": alterID(message)})
+	s.runAndRepeat("removeMembers", in("alice", event{"userIds": carol}), event{"userIds": []string{"user:bob"}})
+	s.runAndRepeat("quitConversation", in("bob", event{}), event{"conversationId": room})
 }
 
-func (s *story) ofShows() {
+func (s *story) actOnShows() {
 	planned := s.World.Clock.Now().Add(time.Hour).Format(time.RFC3339)
-	show := s.once("scheduleShow", event{"as": "user:carol", "title": "t", "plannedAt": planned}, event{"coverUrl": "https://example.com/c"})
-	s.once("rescheduleShow", event{"as": "user:carol", "showId": show, "title": "u"}, event{"title": "v"})
-	s.once("remindMe", event{"as": "user:bob", "showId": show}, event{"showId": altered(show)})
-	s.once("cancelReminder", event{"as": "user:bob", "showId": show}, event{"showId": altered(show)})
-	s.once("startShow", event{"as": "user:carol", "showId": show}, event{"at": planned})
+	show := s.runAndRepeat("scheduleShow", event{"as": "user:carol", "title": "t", "plannedAt": planned}, event{"coverUrl": "https://example.com/c"})
+	s.runAndRepeat("rescheduleShow", event{"as": "user:carol", "showId": show, "title": "u"}, event{"title": "v"})
+	s.runAndRepeat("remindMe", event{"as": "user:bob", "showId": show}, event{"showId": alterID(show)})
+	s.runAndRepeat("cancelReminder", event{"as": "user:bob", "showId": show}, event{"showId": alterID(show)})
+	s.runAndRepeat("startShow", event{"as": "user:carol", "showId": show}, event{"at": planned})
 	board := s.must("bob", `{ viewer { liveBoard { sessionId } } }`, nil)
-	s.once("markLiveBoardSeen", event{"as": "user:bob"}, event{"sessionId": board.at("viewer", "liveBoard", "sessionId")})
-	s.once("endShow", event{"as": "user:carol", "showId": show}, event{"replayUrl": "https://example.com/r"})
-	s.once("setReplay", event{"as": "user:carol", "showId": show, "replayUrl": "https://example.com/r"}, event{"replayUrl": ""})
-	show = s.once("scheduleShow", event{"as": "user:carol", "title": "w", "plannedAt": planned}, nil)
-	s.once("cancelShow", event{"as": "user:carol", "showId": show}, event{"showId": altered(show)})
+	s.runAndRepeat("markLiveBoardSeen", event{"as": "user:bob"}, event{"sessionId": board.at("viewer", "liveBoard", "sessionId")})
+	s.runAndRepeat("endShow", event{"as": "user:carol", "showId": show}, event{"replayUrl": "https://example.com/r"})
+	s.runAndRepeat("setReplay", event{"as": "user:carol", "showId": show, "replayUrl": "https://example.com/r"}, event{"replayUrl": ""})
+	show = s.runAndRepeat("scheduleShow", event{"as": "user:carol", "title": "w", "plannedAt": planned}, nil)
+	s.runAndRepeat("cancelShow", event{"as": "user:carol", "showId": show}, event{"showId": alterID(show)})
 }

@@ -15,31 +15,31 @@ var (
 	// The mutations below are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block
 	// ends the follows between the two users. Posts count from the time of the follow on. Older posts come into the feed with a
 	// follow, and are neither counted nor announced.
-	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
+	follow = newUserOperation("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
 	// With unfollow, all of the author's posts leave the feed and its count at once.
-	unfollow = onUser("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
+	unfollow = newUserOperation("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
 
 	// After unmute, posts that the feed lists again count again, if they are still unseen.
-	unmute = onUser("unmute", func(in *graph.UnmuteInput) string { return in.UserID }, (*social.Service).Unmute)
+	unmute = newUserOperation("unmute", func(in *graph.UnmuteInput) string { return in.UserID }, (*social.Service).Unmute)
 
 	// block closes the direct conversation of the two users as well.
-	block = onUser("block", func(in *graph.BlockInput) string { return in.UserID }, (*social.Service).Block)
+	block = newUserOperation("block", func(in *graph.BlockInput) string { return in.UserID }, (*social.Service).Block)
 
 	// unblock restores no follow: both have to follow again.
-	unblock = onUser("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
+	unblock = newUserOperation("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
 
 	// hideFrom does not notify the other user, to whom the actor's list of posts looks as if the actor had never published any.
-	hideFrom = onUser("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
+	hideFrom = newUserOperation("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
 
 	// After unhideFrom, the posts come back into the feeds of the users who still follow.
-	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
+	unhideFrom = newUserOperation("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// onUser makes an operation of one user on another. userID takes the other user's ID from the input. command makes the command, and
+// newUserOperation makes an operation of one user on another. userID takes the other user's ID from the input. command makes the command, and
 // has no error: all that is wrong, such as to follow oneself, the commit refuses. It is a method expression, with the service as its
 // first parameter.
-func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
+func newUserOperation[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{spec: spec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
 		return command(c.r.Social, c.actor, user), err
@@ -79,6 +79,6 @@ var setProfile = &operation[graph.SetProfileInput]{
 	spec: spec{name: "setProfile"},
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {
 		c.subject = c.as
-		return c.r.Social.SetProfile(c.actor, orCleared(in.Name), orCleared(in.AvatarURL))
+		return c.r.Social.SetProfile(c.actor, clearableValue(in.Name), clearableValue(in.AvatarURL))
 	},
 }

@@ -12,7 +12,7 @@ import (
 // publishPost makes a post, or an answer to one. The kind follows from the parent: an answer to a post is a comment, an
 // answer to an answer a reply.
 var publishPost = &operation[graph.PublishPostInput]{
-	spec: spec{name: "publishPost", makes: services.PostType},
+	spec: spec{name: "publishPost", createdType: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
 		draft, err := c.draft(ctx, in.Body, in.ParentID, in.Mentions)
 		if err != nil {
@@ -25,7 +25,7 @@ var publishPost = &operation[graph.PublishPostInput]{
 // editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them. Users who are newly
 // mentioned are notified. Users who are no longer mentioned lose their notifications.
 var editPost = &operation[graph.EditPostInput]{
-	spec: spec{name: "editPost", makes: services.PostType},
+	spec: spec{name: "editPost", createdType: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		if err != nil {
@@ -44,7 +44,7 @@ var editPost = &operation[graph.EditPostInput]{
 
 // deletePost takes a post out of all feeds. Its ID still names a position, so a client goes on paging below it as before.
 var deletePost = &operation[graph.DeletePostInput]{
-	spec: spec{name: "deletePost", makes: services.PostType},
+	spec: spec{name: "deletePost", createdType: services.PostType},
 	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Delete(c.actor, id), err
@@ -72,7 +72,7 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
 	// For users, a mention of an unknown user is NOT_FOUND in the commit.
 	if createsUsers(ctx) {
-		if _, err := c.r.userIDs(ctx, "mentions", mentions); err != nil {
+		if _, err := c.r.resolveUserIDs(ctx, "mentions", mentions); err != nil {
 			return draft, err
 		}
 	}

@@ -18,7 +18,7 @@ var setCategoryPreference = &operation[graph.SetCategoryPreferenceInput]{
 		if mode, given := in.Mode.ValueOK(); mode != nil {
 			change.Mode = new(modesByName[*mode])
 		} else if given {
-			change.Usual = true
+			change.UseDefault = true
 		}
 		if push, given := in.Push.ValueOK(); given {
 			change.NoPush = new(push != nil && !*push)

@@ -14,32 +14,32 @@ import (
 	"tidings/services/sql"
 )
 
-// early is a request that names an object that does not exist yet.
-type early struct {
+// earlyRequest is a request that names an object that does not exist yet.
+type earlyRequest struct {
 	name        string         // of the operation
 	in          event          // the input, which names the missing object
 	conflicting event          // fields that, put into in, make another request, which conflicts under the same key
 	equal       event          // fields that, put into in, make an equal request in other words; nil: there are none
 	create      func(s *story) // creates the object
-	byHost      bool           // the application can send it too; false for missing users, which it would create
+	hostCanSend bool           // the application can send it too; false for missing users, which it would create
 }
 
 // earlyOnPost is a request on a post with a ref, before the post exists.
-func earlyOnPost(name string) early {
-	return early{
-		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, conflicting: event{"postId": "post:ref:p2"}, byHost: true,
+func earlyOnPost(name string) earlyRequest {
+	return earlyRequest{
+		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, conflicting: event{"postId": "post:ref:p2"}, hostCanSend: true,
 		create: func(s *story) { s.mustEvent("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"}) },
 	}
 }
 
 // earlyOnUser is a request on the user with the key "late", who does not exist yet. other has the conflicting fields.
-func earlyOnUser(name string, in, other event) early {
+func earlyOnUser(name string, in, other event) earlyRequest {
 	in["as"] = "user:alice"
-	return early{name: name, in: in, conflicting: other, create: func(s *story) { s.Named("late") }}
+	return earlyRequest{name: name, in: in, conflicting: other, create: func(s *story) { s.MakeNamedUsers("late") }}
 }
 
 // earlyRequests cover the ways in which an input names a missing object: users, one and many, and refs of each type.
-func earlyRequests(s *story) []early {
+func earlyRequests(s *story) []earlyRequest {
 	group := s.createConversation("GROUP", "alice", "bob")
 	conversation := func(s *story) {
 		s.mustEvent("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
@@ -49,44 +49,44 @@ func earlyRequests(s *story) []early {
 	}
 	s.mustEvent("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "kept"})
 	late, two := "user:late", []string{"user:bob", "user:late"}
-	return []early{
+	return []earlyRequest{
 		earlyOnUser("follow", event{"userId": late}, event{"userId": "user:bob"}),
 		earlyOnUser("mute", event{"userId": late}, event{"until": "2099-01-01T00:00:00Z"}),
 		earlyOnUser("hideFrom", event{"userId": late}, event{"userId": "user:nobody"}),
 		earlyOnUser("block", event{"userId": late}, event{"userId": "user:bob"}),
 		{
 			name: "createConversation", in: event{"as": "user:alice", "kind": "GROUP", "memberIds": two}, conflicting: event{"kind": "ROOM"},
-			equal: event{"title": "", "memberIds": []string{"user:late", "user:bob", "user:late"}}, create: func(s *story) { s.Named("late") },
+			equal: event{"title": "", "memberIds": []string{"user:late", "user:bob", "user:late"}}, create: func(s *story) { s.MakeNamedUsers("late") },
 		},
 		earlyOnUser("addMembers", event{"conversationId": group, "userIds": two}, event{"userIds": two[1:]}),
 		earlyOnUser("sendMessage", event{"conversationId": group, "body": "b", "mentionIds": two}, event{"body": "c"}),
 		earlyOnPost("likePost"), earlyOnPost("unlikePost"),
 		{
-			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, conflicting: event{"body": "c"}, create: earlyOnPost("").create, byHost: true,
+			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, conflicting: event{"body": "c"}, create: earlyOnPost("").create, hostCanSend: true,
 		},
 		{
 			name: "joinConversation", in: event{"as": "user:carol", "conversationId": "conversation:ref:c1"}, conflicting: event{"conversationId": group},
-			create: conversation, byHost: true,
+			create: conversation, hostCanSend: true,
 		},
 		{
 			name: "muteConversation", in: event{"as": "user:alice", "conversationId": "conversation:ref:c1"}, conflicting: event{"conversationId": group},
-			create: conversation, byHost: true,
+			create: conversation, hostCanSend: true,
 		},
 		{ // one of the two refs has an object
 			name: "markConversationRead", in: event{"as": "user:alice", "conversationId": "conversation:ref:kept", "upTo": "message:ref:m1"},
-			conflicting: event{"upTo": nil}, byHost: true,
+			conflicting: event{"upTo": nil}, hostCanSend: true,
 			create: func(s *story) {
 				s.mustEvent("sendMessage", event{"as": "user:bob", "conversationId": "conversation:ref:kept", "body": "b", "ref": "m1"})
 			},
 		},
 		{
-			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, conflicting: event{"showId": "show:ref:s2"}, create: show, byHost: true,
+			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, conflicting: event{"showId": "show:ref:s2"}, create: show, hostCanSend: true,
 		},
 		{
-			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, conflicting: event{"replayUrl": "https://example.com/r"}, create: show, byHost: true,
+			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, conflicting: event{"replayUrl": "https://example.com/r"}, create: show, hostCanSend: true,
 		},
 		{
-			name: "withdrawAnnouncement", in: event{"announcementId": "announcement:ref:a1"}, conflicting: event{"announcementId": "announcement:ref:a2"}, byHost: true,
+			name: "withdrawAnnouncement", in: event{"announcementId": "announcement:ref:a1"}, conflicting: event{"announcementId": "announcement:ref:a2"}, hostCanSend: true,
 			create: func(s *story) { s.mustEvent("publishAnnouncement", event{"title": "t", "ref": "a1"}) },
 		},
 	}
@@ -102,8 +102,8 @@ func (s *story) mustEvent(name string, in event) answer {
 	return got
 }
 
-// result is the answer to an event or to a mutation: the code and the message of its error, or else its data.
-func result(got answer) string {
+// resultText is the answer to an event or to a mutation: the code and the message of its error, or else its data.
+func resultText(got answer) string {
 	if failed, _ := got.at("ingest", "results", 0, "error").(map[string]any); failed != nil {
 		return fmt.Sprint(failed["code"], " ", failed["message"])
 	}
@@ -120,12 +120,12 @@ func TestKeyRemembersNotFound(t *testing.T) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
 		for i, of := range earlyRequests(s) {
 			for _, comes := range []bool{false, true} {
-				s.sendEarly(of, fmt.Sprint("m", i), s.mutation, comes)
-				if of.byHost {
-					s.sendEarly(of, fmt.Sprint("e", i), s.event, comes)
+				s.sendEarly(of, fmt.Sprint("m", i), s.sendAsMutation, comes)
+				if of.hostCanSend {
+					s.sendEarly(of, fmt.Sprint("e", i), s.sendAsEvent, comes)
 				}
 			}
-			if got := result(s.mutation(of.name, of.in, fmt.Sprint("new", i), nil)); strings.HasPrefix(got, "NOT_FOUND") {
+			if got := resultText(s.sendAsMutation(of.name, of.in, fmt.Sprint("new", i), nil)); strings.HasPrefix(got, "NOT_FOUND") {
 				t.Errorf("%s under a new key: %s", of.name, got)
 			}
 			s.forgetLate(i)
@@ -135,25 +135,25 @@ func TestKeyRemembersNotFound(t *testing.T) {
 
 // sendEarly sends a request that names a missing object, again and again under one key: every answer is the first one. With comes,
 // it first creates the object, and only the key that an earlier call has used makes the request fail.
-func (s *story) sendEarly(of early, key string, ask func(string, event, string, event) answer, comes bool) {
+func (s *story) sendEarly(of earlyRequest, key string, ask func(string, event, string, event) answer, comes bool) {
 	s.t.Helper()
 	if comes {
 		of.create(s)
 	}
-	first := result(ask(of.name, of.in, key, nil))
+	first := resultText(ask(of.name, of.in, key, nil))
 	if !strings.HasPrefix(first, "NOT_FOUND ") {
 		s.t.Errorf("%s, the object has come %t: %s", of.name, comes, first)
 	}
 	if of.equal != nil {
-		if got := result(ask(of.name, of.in, key, of.equal)); got != first {
+		if got := resultText(ask(of.name, of.in, key, of.equal)); got != first {
 			s.t.Errorf("%s in other words: %s, first %s", of.name, got, first)
 		}
 	}
-	for _, other := range []func(string, event, string, event) answer{s.mutation, s.event} {
-		if got := result(other(of.name, of.in, key, nil)); got != first {
+	for _, other := range []func(string, event, string, event) answer{s.sendAsMutation, s.sendAsEvent} {
+		if got := resultText(other(of.name, of.in, key, nil)); got != first {
 			s.t.Errorf("%s again: %s, first %s", of.name, got, first)
 		}
-		if got := result(other(of.name, of.in, key, of.conflicting)); !strings.HasPrefix(got, "CONFLICT idempotencyKey") {
+		if got := resultText(other(of.name, of.in, key, of.conflicting)); !strings.HasPrefix(got, "CONFLICT idempotencyKey") {
 			s.t.Errorf("%s, another request under the key: %s", of.name, got)
 		}
 	}
@@ -169,7 +169,7 @@ var (
 // missing objects again.
 func (s *story) forgetLate(round int) {
 	s.t.Helper()
-	numbers, err := s.resolver.Social.KnownAll(s.t.Context(), []string{"late"})
+	numbers, err := s.resolver.Social.FindUsers(s.t.Context(), []string{"late"})
 	s.Must(err)
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.Run(ctx, renameLate, fmt.Sprint("late", round))
@@ -179,39 +179,39 @@ func (s *story) forgetLate(round int) {
 		return err
 	})
 	if number, known := numbers["late"]; known {
-		s.Memory.People.Drop(number, "late")
+		s.Caches.People.Drop(number, "late")
 	}
 }
 
 // A refusal without a key is not remembered, and neither is an INVALID input under a key. The equal key of another user remembers a
 // refusal for that user alone.
-func TestWhatNoKeyRemembers(t *testing.T) {
+func TestRefusalsThatNoKeyRemembers(t *testing.T) {
 	s := &story{api: newAPI(t)}
 	follow := `mutation { follow(input: {userId: "user:late"}) { changed } }`
-	if got := s.as("alice", follow, nil); got.code() != services.NotFound {
+	if got := s.askAs("alice", follow, nil); got.code() != services.NotFound {
 		t.Errorf("%+v", got)
 	}
 	like := event{"as": "user:alice", "postId": "post:ref:p1"}
 	for _, wrong := range []event{{"postId": "post:ref:"}, {"postId": "user:alice"}, {"postId": "post:ref:%zz"}} {
-		for _, ask := range []func(string, event, string, event) answer{s.mutation, s.event} {
-			if got := result(ask("likePost", like, "k", wrong)); !strings.HasPrefix(got, "INVALID ") {
+		for _, ask := range []func(string, event, string, event) answer{s.sendAsMutation, s.sendAsEvent} {
+			if got := resultText(ask("likePost", like, "k", wrong)); !strings.HasPrefix(got, "INVALID ") {
 				t.Errorf("%v: %s", wrong, got)
 			}
 		}
 	}
 	// The key itself is wrong, and the object unknown: the refusal cannot be remembered.
-	if got := result(s.mutation("likePost", like, strings.Repeat("k", 65), nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
+	if got := resultText(s.sendAsMutation("likePost", like, strings.Repeat("k", 65), nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
 		t.Error(got)
 	}
-	if got := result(s.mutation("likePost", event{"as": "user:carol", "postId": "post:ref:p1"}, "k", nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
+	if got := resultText(s.sendAsMutation("likePost", event{"as": "user:carol", "postId": "post:ref:p1"}, "k", nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
 		t.Error(got)
 	}
-	s.Named("late")
+	s.MakeNamedUsers("late")
 	s.mustEvent("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
-	if got := s.as("alice", follow, nil); got.at("follow", "changed") != true {
+	if got := s.askAs("alice", follow, nil); got.at("follow", "changed") != true {
 		t.Errorf("without a key: %+v", got)
 	}
-	if got := s.event("likePost", like, "k", nil); got.at("ingest", "results", 0, "changed") != true {
+	if got := s.sendAsEvent("likePost", like, "k", nil); got.at("ingest", "results", 0, "changed") != true {
 		t.Errorf("the key was used only for wrong inputs: %+v", got)
 	}
 }
@@ -220,43 +220,43 @@ func TestWhatNoKeyRemembers(t *testing.T) {
 func TestAKeyDoesNotRememberAToken(t *testing.T) {
 	a := newAPI(t)
 	const publish = `mutation { publishPost(input: {body: "b", ref: "r", idempotencyKey: "k"}) { created } }`
-	if got := a.as("alice", publish, nil); got.code() != services.Forbidden {
+	if got := a.askAs("alice", publish, nil); got.code() != services.Forbidden {
 		t.Errorf("%+v", got)
 	}
-	if got := a.mustHost("alice", publish, nil); got.at("publishPost", "created") != true {
+	if got := a.mustAsHost("alice", publish, nil); got.at("publishPost", "created") != true {
 		t.Errorf("%+v", got)
 	}
 }
 
 // A key keeps its answer when the object that its request named is gone, hidden, or another user's. The request names it by ref,
 // by ID or by the key of a user.
-func TestAKeyAnswersForWhatIsGone(t *testing.T) {
+func TestAKeyKeepsItsAnswerForAGoneObject(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
-		s.Named("leaver")
+		s.MakeNamedUsers("leaver")
 		made := s.mustEvent("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
 		post, _ := made.at("ingest", "results", 0, "id").(string)
 		s.mustEvent("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
 		like, quit := event{"as": "user:alice", "postId": "post:ref:p1"}, event{"as": "user:alice", "conversationId": "conversation:ref:c1"}
 		follow := event{"as": "user:alice", "userId": "user:leaver"}
-		liked, followed := s.event("likePost", like, "like", nil), s.event("follow", follow, "follow", nil)
-		for _, got := range []answer{liked, followed, s.mutation("quitConversation", quit, "quit", nil)} {
+		liked, followed := s.sendAsEvent("likePost", like, "like", nil), s.sendAsEvent("follow", follow, "follow", nil)
+		for _, got := range []answer{liked, followed, s.sendAsMutation("quitConversation", quit, "quit", nil)} {
 			if got.at("ingest", "results", 0, "error") != nil || len(got.Errors) > 0 {
 				t.Fatalf("%+v", got)
 			}
 		}
 		again := func(what string) {
 			t.Helper()
-			if got := s.event("likePost", like, "like", nil); result(got) != result(liked) || got.at("ingest", "results", 0, "id") != post {
+			if got := s.sendAsEvent("likePost", like, "like", nil); resultText(got) != resultText(liked) || got.at("ingest", "results", 0, "id") != post {
 				t.Errorf("%s: like by the ref: %v, first %v", what, got, liked)
 			}
-			if got := s.mutation("likePost", like, "like", nil); len(got.Errors) > 0 {
+			if got := s.sendAsMutation("likePost", like, "like", nil); len(got.Errors) > 0 {
 				t.Errorf("%s: like by the ref: %v", what, got)
 			}
-			if got := s.mutation("likePost", like, "like", event{"postId": post}); len(got.Errors) > 0 {
+			if got := s.sendAsMutation("likePost", like, "like", event{"postId": post}); len(got.Errors) > 0 {
 				t.Errorf("%s: like by the ID: %v", what, got)
 			}
-			if got := s.mutation("likePost", like, "like", event{"postId": "post:ref:p9"}); got.code() != services.Conflict {
+			if got := s.sendAsMutation("likePost", like, "like", event{"postId": "post:ref:p9"}); got.code() != services.Conflict {
 				t.Errorf("%s: like of another ref: %v", what, got)
 			}
 			// A user who has quit does not see the conversation any more.
@@ -281,7 +281,7 @@ func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 		if unless.at("follow", "changed") != true || unless.at("follow", "user") != nil {
 			t.Errorf("follow of a user who is being erased: %v", unless)
 		}
-		if got := s.event("follow", follow, "follow", nil); result(got) != result(followed) {
+		if got := s.sendAsEvent("follow", follow, "follow", nil); resultText(got) != resultText(followed) {
 			t.Errorf("follow of a user who is being erased, as an event: %v, first %v", got, followed)
 		}
 	})
@@ -290,10 +290,10 @@ func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 // beginErasure begins the erasure of a user: from then on nobody finds them.
 func (s *story) beginErasure(key string) {
 	s.t.Helper()
-	user := s.Named(key)[0]
+	user := s.MakeNamedUsers(key)[0]
 	_, _, err := erasures.Begin(s.t.Context(), s.Store, key)
 	s.Must(err)
-	s.Memory.People.Drop(user, key)
+	s.Caches.People.Drop(user, key)
 }
 
 // An event of a batch can name objects of earlier events, and not of later ones. Sent again, the batch answers the same.

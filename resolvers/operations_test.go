@@ -52,7 +52,7 @@ func TestEveryMutationIsAnOperation(t *testing.T) {
 		if args := field.Arguments; len(args) != 1 || args[0].Type.String() != input.Name()+"!" {
 			t.Errorf("%s takes %v, and the operation %s", name, args, input)
 		}
-		if key, has := input.FieldByName(idempotencyKey); !has || key.Type != reflect.TypeFor[*string]() {
+		if key, has := input.FieldByName(idempotencyKeyField); !has || key.Type != reflect.TypeFor[*string]() {
 			t.Errorf("%s has no idempotency key", name)
 		}
 	}

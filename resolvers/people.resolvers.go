@@ -12,7 +12,7 @@ import (
 )
 
 func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) (*graph.FollowPayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, follow, input)
+	done, user, err := runOnUser(ctx, r.Resolver, follow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) 
 }
 
 func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInput) (*graph.UnfollowPayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, unfollow, input)
+	done, user, err := runOnUser(ctx, r.Resolver, unfollow, input)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInp
 }
 
 func (r *mutationResolver) Mute(ctx context.Context, input graph.MuteInput) (*graph.MutePayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, mute, input)
+	done, user, err := runOnUser(ctx, r.Resolver, mute, input)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (r *mutationResolver) Mute(ctx context.Context, input graph.MuteInput) (*gr
 }
 
 func (r *mutationResolver) Unmute(ctx context.Context, input graph.UnmuteInput) (*graph.UnmutePayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, unmute, input)
+	done, user, err := runOnUser(ctx, r.Resolver, unmute, input)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (r *mutationResolver) Unmute(ctx context.Context, input graph.UnmuteInput) 
 }
 
 func (r *mutationResolver) Block(ctx context.Context, input graph.BlockInput) (*graph.BlockPayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, block, input)
+	done, user, err := runOnUser(ctx, r.Resolver, block, input)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (r *mutationResolver) Block(ctx context.Context, input graph.BlockInput) (*
 }
 
 func (r *mutationResolver) Unblock(ctx context.Context, input graph.UnblockInput) (*graph.UnblockPayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, unblock, input)
+	done, user, err := runOnUser(ctx, r.Resolver, unblock, input)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (r *mutationResolver) Unblock(ctx context.Context, input graph.UnblockInput
 }
 
 func (r *mutationResolver) HideFrom(ctx context.Context, input graph.HideFromInput) (*graph.HideFromPayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, hideFrom, input)
+	done, user, err := runOnUser(ctx, r.Resolver, hideFrom, input)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (r *mutationResolver) HideFrom(ctx context.Context, input graph.HideFromInp
 }
 
 func (r *mutationResolver) UnhideFrom(ctx context.Context, input graph.UnhideFromInput) (*graph.UnhideFromPayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, unhideFrom, input)
+	done, user, err := runOnUser(ctx, r.Resolver, unhideFrom, input)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	if err != nil {
 		return nil, err
 	}
-	user := ifSelected(ctx, r.Resolver, func() (graph.User, error) { return r.user(ctx, done.viewer.Number) }, "user")
+	user := readIfSelected(ctx, r.Resolver, func() (graph.User, error) { return r.readUser(ctx, done.viewer.Number) }, "user")
 	return &graph.SetProfilePayload{User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

@@ -12,14 +12,14 @@ import (
 // displayPolicy is the viewer's display policy, read once for a response. A page of conversations shows up to 100 counts, and
 // each of them needs it.
 func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (services.DisplayPolicy, error) {
-	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (services.DisplayPolicy, error) {
+	return dataloader.ReadShared(ctx, policyKey{}, func(ctx context.Context) (services.DisplayPolicy, error) {
 		return r.Badge.Policy(ctx, viewer.Number)
 	})
 }
 
-// partOf is a part of a source's count, displayed by the viewer's policy. The policy is read only if the operation requests a
+// displayedPart is a part of a source's count, displayed by the viewer's policy. The policy is read only if the operation requests a
 // field that depends on it: the policy costs a statement, and clients rarely show these two fields of a part.
-func (r *Resolver) partOf(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
+func (r *Resolver) displayedPart(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
 	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
 		return &part, nil
 	}

@@ -15,7 +15,7 @@ func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	a.say("alice", talk, "user:bob")
 	a.must("bob", `mutation { touchView(input: {code: "news", key: "town"}) { view { id } } }`, nil)
 	a.ingest(event{"addViewItem": event{"code": "news", "view": "town", "item": "a", "at": a.Clock.Now()}})
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	shown := func(got answer, path ...any) string {
 		count := func(field string) string {
 			return fmt.Sprintf("%v %q", got.at(append(path, field, "inTotal")...), got.at(append(path, field, "display")...))

@@ -17,7 +17,7 @@ func TestSetDisplayPolicy(t *testing.T) {
 	}
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	a.publish("alice")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	got := a.must("bob", `mutation { setDisplayPolicy(input: {
 		sources: [{source: HOME_FEED, inTotal: false, style: DOT}, {source: CONVERSATIONS}], quietHours: {from: "12:00", to: "13:00"}
 	}) { policy `+policyFields+` badges { quiet total { value display } homeFeed { value display inTotal } } } }`, nil)
@@ -45,7 +45,7 @@ func TestAPolicyForAnUnknownSourceIsRefused(t *testing.T) {
 		"no such offset":    `{quietHours: {from: "22:00", to: "06:00", offsetMinutes: 900}}`,
 		"an unknown style":  `{sources: [{source: HOME_FEED, style: BLINKING}]}`,
 	} {
-		if got := a.as("bob", `mutation { setDisplayPolicy(input: `+input+`) { badges { version } } }`, nil); got.code() != services.Invalid {
+		if got := a.askAs("bob", `mutation { setDisplayPolicy(input: `+input+`) { badges { version } } }`, nil); got.code() != services.Invalid {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}

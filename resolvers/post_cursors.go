@@ -32,22 +32,22 @@ func postCursorText(kind byte, post services.PostID, position ...uint64) string 
 func parsePostCursor(kind byte, post services.PostID, text string, position ...*uint64) error {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != 1+8+8*len(position) || bytes[0] != kind {
-		return notOfThisList(text)
+		return wrongCursor(text)
 	}
 	if services.PostID(binary.BigEndian.Uint64(bytes[1:])) != post {
 		return services.Errorf(services.Invalid, "after: the cursor is of another post")
 	}
 	for i, number := range position {
 		if *number = binary.BigEndian.Uint64(bytes[9+8*i:]); *number > math.MaxInt64 {
-			return notOfThisList(text)
+			return wrongCursor(text)
 		}
 	}
 	return nil
 }
 
-// notOfThisList is the error for a text that is no cursor of a list. It is the same for all faults, because a client would
+// wrongCursor is the error for a text that is no cursor of a list. It is the same for all faults, because a client would
 // treat them all alike.
-func notOfThisList(text string) error {
+func wrongCursor(text string) error {
 	return services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 }
 
@@ -72,7 +72,7 @@ func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error)
 	err := parsePostCursor(likeCursor, post, text, &at, &liker)
 	// IDs of users have 32 bits.
 	if err == nil && liker > math.MaxUint32 {
-		err = notOfThisList(text)
+		err = wrongCursor(text)
 	}
 	return posts.LikePlace{At: time.UnixMicro(int64(at)).UTC(), Liker: services.UserID(liker)}, err
 }

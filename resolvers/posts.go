@@ -52,7 +52,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 		}
 		return ids
 	}
-	parent, found, err := dataloader.From(ctx).Visible(ctx, post.ParentNumber, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.Shown, error) {
+	parent, found, err := dataloader.From(ctx).VisiblePost(ctx, post.ParentNumber, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.ShownPost, error) {
 		return r.Feed.Visible(ctx, viewer.Number, ids)
 	})
 	if err != nil || !found {
@@ -64,12 +64,12 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 }
 
 // parentOfDeleted reads, for a payload, the post that a deleted post answered, as the viewer may see it.
-func (r *Resolver) parentOfDeleted(ctx context.Context, done *done) (parent graph.Post, err error) {
+func (r *Resolver) parentOfDeleted(ctx context.Context, done *committedOperation) (parent graph.Post, err error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
 	if err != nil {
 		return parent, err
 	}
-	answered, err := r.Feed.Answered(ctx, id)
+	answered, err := r.Feed.ParentOf(ctx, id)
 	if err != nil {
 		return parent, err
 	}
@@ -87,7 +87,7 @@ func (r *Resolver) parentOfDeleted(ctx context.Context, done *done) (parent grap
 // posts. together is set by read, before edge is called for the first item.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
 	var together []services.Post
-	edges, info, err := listOf(ctx, r, post, first, after, postList[services.PostID, posts.Shown, graph.CommentEdge]{
+	edges, info, err := postListPage(ctx, r, post, first, after, postList[services.PostID, posts.ShownPost, graph.CommentEdge]{
 		from: services.MaxPostID, text: commentCursorText, parse: parseCommentCursor,
 		read: func(ctx context.Context, viewer services.UserID, page posts.AnswersPage, others func() []posts.AnswersPage) (posts.AnswerList, error) {
 			found, err := dataloader.From(ctx).Answers(ctx, page, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
@@ -97,8 +97,8 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 			together = found.Together
 			return found.AnswerList, err
 		},
-		place: func(answer posts.Shown) services.PostID { return answer.ID },
-		edge: func(cursor string, answer posts.Shown) graph.CommentEdge {
+		place: func(answer posts.ShownPost) services.PostID { return answer.ID },
+		edge: func(cursor string, answer posts.ShownPost) graph.CommentEdge {
 			return graph.CommentEdge{Cursor: cursor, Node: graphPost(answer.Post, answer.By, together)}
 		},
 	})
@@ -109,9 +109,9 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 }
 
 // likesOf makes a page of the likes of a post. The statement leaves out the likes that the viewer may not see, and the next page
-// begins after them: see listOf.
+// begins after them: see postListPage.
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
-	edges, info, err := listOf(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
+	edges, info, err := postListPage(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
 		from: posts.FirstLike, text: likeCursorText, parse: parseLikeCursor,
 		read: func(ctx context.Context, viewer services.UserID, page posts.LikesPage, others func() []posts.LikesPage) (posts.LikeList, error) {
 			return dataloader.From(ctx).Likes(ctx, page, others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
@@ -141,10 +141,10 @@ type postList[P comparable, T, E any] struct {
 	edge  func(cursor string, item T) E
 }
 
-// listOf makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens the
+// postListPage makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens the
 // comments of each post of a feed costs one statement. All these pages have the same size and start, so that one statement can
 // read them. Later pages are of one post, because each has a position of its own.
-func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
+func postListPage[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, info, err
@@ -171,7 +171,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if err != nil {
 		return nil, info, err
 	}
-	// The cursors have their own slice, because the type E has no cursor that listOf knows.
+	// The cursors have their own slice, because the type E has no cursor that postListPage knows.
 	edges, cursors := make([]E, len(list.Items)), make([]string, len(list.Items))
 	for i, item := range list.Items {
 		cursors[i] = of.text(post.Number, of.place(item))

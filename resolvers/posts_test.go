@@ -20,7 +20,7 @@ type thread struct {
 func newThread(t *testing.T) *thread {
 	th := &thread{api: newAPI(t), comments: map[string]string{}}
 	writers := []string{"plain", "hider", "blocker", "blocked", "muted", "deleter"}
-	th.Named(append([]string{"ann", "vera"}, writers...)...)
+	th.MakeNamedUsers(append([]string{"ann", "vera"}, writers...)...)
 	th.post = th.publish("ann")
 	for _, user := range writers {
 		th.Clock.Advance(time.Second)
@@ -47,8 +47,8 @@ func (a *api) publishAnswer(key, parent string) string {
 const threadQuery = `query($id: ID!) { node(id: $id) { ... on Post { likeCount commentCount viewerHasLiked viewerCanEdit editedAt
 	comments { edges { node { id author { key } parent { id } } } pageInfo { hasNextPage } } likes { edges { likedAt node { key } } pageInfo { hasNextPage } } } } }`
 
-// keysAt are the values at a path in each edge of a list of the node.
-func (a answer) keysAt(list string, path ...any) (keys []string) {
+// edgeValues are the values at a path in each edge of a list of the node.
+func (a answer) edgeValues(list string, path ...any) (keys []string) {
 	edges, _ := a.at("node", list, "edges").([]any)
 	for i := range edges {
 		key, _ := a.at(append([]any{"node", list, "edges", i}, path...)...).(string)
@@ -64,10 +64,10 @@ func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
 		"ann":  {[]string{"muted", "blocked", "blocker", "hider", "plain"}, []string{"deleter", "muted", "blocked", "blocker", "hider", "plain"}},
 	} {
 		got := th.must(viewer, threadQuery, map[string]any{"id": th.post})
-		if keys := got.keysAt("comments", "node", "author", "key"); !slices.Equal(keys, shown.comments) {
+		if keys := got.edgeValues("comments", "node", "author", "key"); !slices.Equal(keys, shown.comments) {
 			t.Errorf("%s is shown the comments of %v, want %v", viewer, keys, shown.comments)
 		}
-		if keys := got.keysAt("likes", "node", "key"); !slices.Equal(keys, shown.likes) {
+		if keys := got.edgeValues("likes", "node", "key"); !slices.Equal(keys, shown.likes) {
 			t.Errorf("%s is shown the likes of %v, want %v", viewer, keys, shown.likes)
 		}
 		if likes, comments := got.at("node", "likeCount"), got.at("node", "commentCount"); likes != 6.0 || comments != 5.0 {
@@ -82,7 +82,7 @@ func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
 	}
 	th.must("hider", `mutation { unhideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
 	got := th.must("vera", threadQuery, map[string]any{"id": th.post})
-	if keys, want := got.keysAt("comments", "node", "author", "key"), []string{"muted", "blocked", "hider", "plain"}; !slices.Equal(keys, want) {
+	if keys, want := got.edgeValues("comments", "node", "author", "key"), []string{"muted", "blocked", "hider", "plain"}; !slices.Equal(keys, want) {
 		t.Errorf("afterwards the comments are those of %v, want %v", keys, want)
 	}
 	th.must("ann", `mutation { hideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
@@ -225,7 +225,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	for i := range 9 {
 		users = append(users, fmt.Sprintf("p%02d", i))
 	}
-	a.Named(users...)
+	a.MakeNamedUsers(users...)
 	post, other := a.publish("alice"), a.publish("alice")
 	for i, user := range users {
 		a.publishAnswer(user, post)
@@ -244,10 +244,10 @@ func TestListsOfAPostArePaged(t *testing.T) {
 			var after any
 			for more := true; more; {
 				got := a.must(viewer, query, map[string]any{"id": post, "after": after})
-				walked = append(walked, got.keysAt(list, path...)...)
+				walked = append(walked, got.edgeValues(list, path...)...)
 				after, more = got.at("node", list, "pageInfo", "endCursor"), got.at("node", list, "pageInfo", "hasNextPage") == true
 				foreign[list], _ = got.at("node", list, "edges", 0, "cursor").(string)
-				if got := a.as(viewer, query, map[string]any{"id": other, "after": foreign[list]}); got.code() != services.Invalid {
+				if got := a.askAs(viewer, query, map[string]any{"id": other, "after": foreign[list]}); got.code() != services.Invalid {
 					t.Errorf("a cursor of another post's %s: %+v", list, got)
 				}
 			}
@@ -258,7 +258,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	}
 	for list, cursor := range map[string]string{"comments": foreign["likes"], "likes": foreign["comments"]} {
 		for _, after := range []string{cursor, "", "x", "!", feedCursorText(1, 5)} {
-			got := a.as("alice", "query($id: ID!, $after: String) { node(id: $id) { ... on Post { likeCount "+list+"(after: $after) { edges { cursor } } } } }", map[string]any{"id": post, "after": after})
+			got := a.askAs("alice", "query($id: ID!, $after: String) { node(id: $id) { ... on Post { likeCount "+list+"(after: $after) { edges { cursor } } } } }", map[string]any{"id": post, "after": after})
 			if got.code() != services.Invalid || got.at("node", "likeCount") != 9.0 {
 				t.Errorf("%s after %q: %+v", list, after, got)
 			}
@@ -267,7 +267,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 }
 
 // A screen of 20 posts takes one query for each kind of object on it: answers, likes and parents. So do notifications.
-func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
+func aScreenOfPostsIsReadInBatches(t *testing.T, c *filledWorld) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
 		likes(first: 3) { edges { node { name } } } parent { ` + fields + ` author { name } }`
@@ -295,7 +295,7 @@ func TestANotificationHasItsCausesAndActors(t *testing.T) {
 	show := got.at("scheduleShow", "show", "id")
 	th.must("ann", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": show})
 	th.must("plain", `mutation($id: ID!) { startShow(input: {showId: $id}) { changed } }`, map[string]any{"id": show})
-	th.Quiet(th.Fanout)
+	th.RunAllJobs(th.Fanout)
 	causes := func(first int) map[string][]string {
 		t.Helper()
 		query := fmt.Sprintf(`{ viewer { notifications { edges { node { category causes(first: %d) { __typename
@@ -312,7 +312,7 @@ func TestANotificationHasItsCausesAndActors(t *testing.T) {
 			for k := range list {
 				cause := list[k].(map[string]any)
 				author, _ := cause["author"].(map[string]any)
-				found[category] = append(found[category], fmt.Sprint(cause["__typename"], " ", firstKnown(author["key"], cause["key"], cause["title"])))
+				found[category] = append(found[category], fmt.Sprint(cause["__typename"], " ", firstNonNil(author["key"], cause["key"], cause["title"])))
 			}
 		}
 		return found
@@ -336,20 +336,20 @@ func TestANotificationHasItsCausesAndActors(t *testing.T) {
 		if got := causes(100); !reflect.DeepEqual(got["COMMENT"], want["COMMENT"]) || !reflect.DeepEqual(got["LIKE"], want["LIKE"]) {
 			t.Errorf("%s ann is led to %v, want %v", when, got, want)
 		}
-		th.Quiet(th.Fanout)
+		th.RunAllJobs(th.Fanout)
 	}
 	th.must("plain", `mutation { hideFrom(input: {userId: "user:ann"}) { changed } }`, nil)
 	if got := causes(100); !reflect.DeepEqual(got["FOLLOW"], want["FOLLOW"]) {
 		t.Errorf("ann is not led to a follower who hides: %v", got)
 	}
-	got = th.as("ann", `{ viewer { notifications { edges { node { id causes(first: 0) { __typename } } } } } }`, nil)
+	got = th.askAs("ann", `{ viewer { notifications { edges { node { id causes(first: 0) { __typename } } } } } }`, nil)
 	if got.code() != services.Invalid || got.at("viewer", "notifications", "edges", 0, "node", "id") == nil {
 		t.Errorf("with first 0: %+v", got)
 	}
 }
 
-// firstKnown returns the first value that is not nil.
-func firstKnown(values ...any) any {
+// firstNonNil returns the first value that is not nil.
+func firstNonNil(values ...any) any {
 	for _, value := range values {
 		if value != nil {
 			return value

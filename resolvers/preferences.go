@@ -12,7 +12,7 @@ import (
 // categoryPreferences are the viewer's preferences of all categories, read once for a response. A category without a row of
 // the user's has its usual values.
 func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID) ([]graph.CategoryPreference, error) {
-	return dataloader.Shared(ctx, categoriesKey{}, func(ctx context.Context) ([]graph.CategoryPreference, error) {
+	return dataloader.ReadShared(ctx, categoriesKey{}, func(ctx context.Context) ([]graph.CategoryPreference, error) {
 		found, err := r.Notifications.Preferences(ctx, user)
 		list := make([]graph.CategoryPreference, len(found))
 		for i, one := range found {

@@ -16,7 +16,7 @@ func (r *mutationResolver) SetCategoryPreference(ctx context.Context, input grap
 		return nil, err
 	}
 	payload := &graph.SetCategoryPreferencePayload{Changed: done.changed, Badges: done.badges, Viewer: done.viewerAfter()}
-	list := ifRead[[]graph.CategoryPreference](r.Resolver)(r.categoryPreferences(ctx, done.viewer.Number))
+	list := nilOnError[[]graph.CategoryPreference](r.Resolver)(r.categoryPreferences(ctx, done.viewer.Number))
 	for i := 0; list != nil && i < len(*list); i++ {
 		if one := &(*list)[i]; one.Category == input.Category {
 			payload.Preference = one
@@ -26,7 +26,7 @@ func (r *mutationResolver) SetCategoryPreference(ctx context.Context, input grap
 }
 
 func (r *mutationResolver) SetFollowMode(ctx context.Context, input graph.SetFollowModeInput) (*graph.SetFollowModePayload, error) {
-	done, user, err := withUser(ctx, r.Resolver, setFollowMode, input)
+	done, user, err := runOnUser(ctx, r.Resolver, setFollowMode, input)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ import (
 // maxRefs bounds the refs in one input: they are found with one statement.
 const maxRefs = 500
 
-// namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
+// fieldIndexes are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
 // each type. They are indexes and not names, because every request reads its input by them.
-type namedFields struct {
+type fieldIndexes struct {
 	ids            []int
 	ref, url, data int // -1: the input has no such field
 }
@@ -31,11 +31,11 @@ type namedFields struct {
 // omittableIDs is a list of IDs that keeps the present list if it is absent.
 type omittableIDs = graphql.Omittable[[]string]
 
-// namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know, so that the
+// findFieldIndexes finds the fields of an input. It panics if a field with IDs has a type that replaceIDs does not know, so that the
 // program does not start. Otherwise refs would reach a command unresolved.
-func namedFieldsOf(input reflect.Type) namedFields {
+func findFieldIndexes(input reflect.Type) fieldIndexes {
 	// The schema tells which fields hold IDs; ref, url and data have fixed names in all inputs.
-	fields := namedFields{ids: graph.IDFields(input), ref: -1, url: -1, data: -1}
+	fields := fieldIndexes{ids: graph.IDFieldPositions(input), ref: -1, url: -1, data: -1}
 	for i := range input.NumField() {
 		switch input.Field(i).Name {
 		case "Ref":
@@ -55,17 +55,17 @@ func namedFieldsOf(input reflect.Type) namedFields {
 	return fields
 }
 
-// eachID replaces the IDs of an input, and ends at the first error. field is the name of the field in the schema. Lists and
-// pointers are replaced and not changed, because the executor may keep them. Every kind of field that namedFieldsOf lets pass
+// replaceIDs replaces the IDs of an input, and ends at the first error. field is the name of the field in the schema. Lists and
+// pointers are replaced and not changed, because the executor may keep them. Every kind of field that findFieldIndexes lets pass
 // has its case here.
-func (n namedFields) eachID(input reflect.Value, replace func(field, id string) (string, error)) error {
+func (n fieldIndexes) replaceIDs(input reflect.Value, replace func(field, id string) (string, error)) error {
 	for _, i := range n.ids {
 		name, _, _ := strings.Cut(input.Type().Field(i).Tag.Get("json"), ",")
 		switch field := input.Field(i); {
 		// A list that an edit may leave out: absent and null stay as they are.
 		case field.Kind() == reflect.Struct:
 			if ids := field.Interface().(omittableIDs).Value(); len(ids) > 0 {
-				replaced, err := eachOf(ids, name, replace)
+				replaced, err := replaceEach(ids, name, replace)
 				if err != nil {
 					return err
 				}
@@ -86,7 +86,7 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 			}
 			field.Set(reflect.ValueOf(&id))
 		default:
-			ids, err := eachOf(field.Interface().([]string), name, replace)
+			ids, err := replaceEach(field.Interface().([]string), name, replace)
 			if err != nil {
 				return err
 			}
@@ -96,8 +96,8 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 	return nil
 }
 
-// eachOf returns a copy of a list of IDs in which each is replaced. The copy becomes part of the input.
-func eachOf(list []string, field string, replace func(field, id string) (string, error)) (ids []string, err error) {
+// replaceEach returns a copy of a list of IDs in which each is replaced. The copy becomes part of the input.
+func replaceEach(list []string, field string, replace func(field, id string) (string, error)) (ids []string, err error) {
 	ids = slices.Clone(list)
 	for k := range ids {
 		if ids[k], err = replace(field, ids[k]); err != nil {
@@ -107,10 +107,10 @@ func eachOf(list []string, field string, replace func(field, id string) (string,
 	return ids, nil
 }
 
-// refsIn are the refs in the IDs of an input. The error is INVALID for a malformed ref. refsIn calls eachID with a function that
+// refsIn are the refs in the IDs of an input. The error is INVALID for a malformed ref. refsIn calls replaceIDs with a function that
 // replaces nothing. A batch calls refsIn to find the refs of many events with one statement, before any of them is resolved.
-func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error) {
-	err = n.eachID(input, func(field, id string) (string, error) {
+func (n fieldIndexes) refsIn(input reflect.Value) (list []services.Ref, err error) {
+	err = n.replaceIDs(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
 			return id, nil
 		}
@@ -127,7 +127,7 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 // for an object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs.
 // Afterwards the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID.
 // byRef reports whether there was a ref. After an error some refs may have been replaced.
-func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) (byRef bool, err error) {
+func (c *call) resolve(ctx context.Context, fields fieldIndexes, input reflect.Value, joins bool) (byRef bool, err error) {
 	// Most inputs have no refs, and need only one pass over their IDs.
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
@@ -135,13 +135,13 @@ func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Va
 	}
 	// For a batch, the refs were found together. The rights are those of the host application, which sends the batch, and not the
 	// actor's.
-	found := c.named
+	found := c.refHolders
 	if found == nil {
-		if found, err = c.r.byRef(ctx, c.actor, list, joins); err != nil {
+		if found, err = c.r.findByRefs(ctx, c.actor, list, joins); err != nil {
 			return true, err
 		}
 	}
-	return true, fields.eachID(input, func(field, id string) (string, error) {
+	return true, fields.replaceIDs(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
 			return id, nil
 		}
@@ -151,21 +151,21 @@ func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Va
 		}
 		holder, known := found[ref]
 		if !known {
-			return "", noRef(field, id)
+			return "", refNotFound(field, id)
 		}
 		return holder.Object.GlobalID(), nil
 	})
 }
 
-// noRef is the error for a ref that names nothing that the caller may know of. A user who guesses refs, such as order numbers,
+// refNotFound is the error for a ref that names nothing that the caller may know of. A user who guesses refs, such as order numbers,
 // gets the same words for another user's order and for one that never existed.
-func noRef(field, id string) error {
+func refNotFound(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
 }
 
-// refID is the ID that an argument names, by its ref or directly: see resolve. It is for arguments of queries. Inputs of
+// resolveID returns the ID that an argument names, by its ref or directly: see resolve. It is for arguments of queries. Inputs of
 // mutations go through resolve.
-func (r *Resolver) refID(ctx context.Context, viewer services.UserID, field, id string) (string, error) {
+func (r *Resolver) resolveID(ctx context.Context, viewer services.UserID, field, id string) (string, error) {
 	if !services.IsRef(id) {
 		return id, nil
 	}
@@ -173,32 +173,32 @@ func (r *Resolver) refID(ctx context.Context, viewer services.UserID, field, id 
 	if err != nil {
 		return "", err
 	}
-	found, err := r.byRef(ctx, viewer, []services.Ref{ref}, false)
+	found, err := r.findByRefs(ctx, viewer, []services.Ref{ref}, false)
 	if err != nil {
 		return "", err
 	}
 	holder, known := found[ref]
 	if !known {
-		return "", noRef(field, id)
+		return "", refNotFound(field, id)
 	}
 	return holder.Object.GlobalID(), nil
 }
 
-// optionalRefID is refID for an optional argument; nil stays nil.
-func (r *Resolver) optionalRefID(ctx context.Context, viewer services.UserID, field string, id *string) (*string, error) {
+// resolveOptionalID is resolveID for an optional argument; nil stays nil.
+func (r *Resolver) resolveOptionalID(ctx context.Context, viewer services.UserID, field string, id *string) (*string, error) {
 	if id == nil || !services.IsRef(*id) {
 		return id, nil
 	}
-	named, err := r.refID(ctx, viewer, field, *id)
+	named, err := r.resolveID(ctx, viewer, field, *id)
 	return &named, err
 }
 
-// byRef finds the objects of refs that a user may see or has created. With joins it also finds every ROOM, because anybody may join
+// findByRefs finds the objects of refs that a user may see or has created. With joins it also finds every ROOM, because anybody may join
 // one. User 0 is the host application.
 // Refs are texts that people can guess, such as order numbers, so an object that a viewer may not see must look as if it did
 // not exist. An object that the user created is found in any state: the ref of a deleted post still names the user's own post,
 // and the command then says that it is gone.
-func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
+func (r *Resolver) findByRefs(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
 	// The host application may see everything, and needs no check.
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {

@@ -27,7 +27,7 @@ func (a *api) importLines(what, lines string) importer.Report {
 	if err != nil || report.Bad > 0 {
 		a.t.Fatalf("%s: %+v, %v", lines, report, err)
 	}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	return report
 }
 
@@ -96,7 +96,7 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 		if o.create != nil && (got.at("ingest", "results", 0, "changed") != false || nodeID(o.kind, fmt.Sprint(got.at("ingest", "results", 0, "id"))) != id) {
 			t.Errorf("ingest of %s, which is %v: %v", line, id, got.at("ingest", "results", 0))
 		}
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		if _, after := node(); after != o.want {
 			t.Errorf("%s after %v: %v, want %v", line, o.change, after, o.want)
 		}

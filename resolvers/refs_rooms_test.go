@@ -9,9 +9,9 @@ import (
 )
 
 // A user can join a ROOM by its ref. To a user who is no member, every other argument answers as if the ROOM did not exist.
-func TestTheRefOfARoomOnlyLetsUsersJoin(t *testing.T) {
+func TestARefOfARoomServesOnlyToJoin(t *testing.T) {
 	a := newAPI(t)
-	made := a.mustHost("alice", `mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "room/1"}) { conversation { id } } }`, nil)
+	made := a.mustAsHost("alice", `mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "room/1"}) { conversation { id } } }`, nil)
 	id, _ := made.at("createConversation", "conversation", "id").(string)
 	queries := []string{
 		`mutation { sendMessage(input: {conversationId: "%s", body: "hello"}) { created } }`,
@@ -26,7 +26,7 @@ func TestTheRefOfARoomOnlyLetsUsersJoin(t *testing.T) {
 	}
 	const ref, absent = "conversation:ref:room%2F1", "conversation:ref:room%2F9"
 	for _, query := range queries {
-		had, none := a.as("carol", fmt.Sprintf(query, ref), nil), a.as("carol", fmt.Sprintf(query, absent), nil)
+		had, none := a.askAs("carol", fmt.Sprintf(query, ref), nil), a.askAs("carol", fmt.Sprintf(query, absent), nil)
 		if had.code() != services.NotFound || none.code() != services.NotFound {
 			t.Errorf("%s: %+v and %+v", query, had, none)
 			continue
@@ -42,7 +42,7 @@ func TestTheRefOfARoomOnlyLetsUsersJoin(t *testing.T) {
 	if joined.at("joinConversation", "changed") != true || joined.at("joinConversation", "conversation", "id") != id {
 		t.Errorf("joined %+v", joined.Data)
 	}
-	if got := a.as("carol", fmt.Sprintf(queries[0], ref), nil); got.code() != "" {
+	if got := a.askAs("carol", fmt.Sprintf(queries[0], ref), nil); got.code() != "" {
 		t.Errorf("a member: %+v", got.Errors)
 	}
 }

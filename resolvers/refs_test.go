@@ -10,25 +10,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// asHost sends a request as the host application acting for a user.
-func (a *api) asHost(key, query string, variables map[string]any) answer {
+// askAsHost sends a request as the host application acting for a user.
+func (a *api) askAsHost(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	return a.ask(key, []services.Scope{services.ScopeViewer, services.ScopeIngest}, query, variables)
 }
 
-// mustHost is asHost for an operation that must succeed.
-func (a *api) mustHost(key, query string, variables map[string]any) answer {
+// mustAsHost is askAsHost for an operation that must succeed.
+func (a *api) mustAsHost(key, query string, variables map[string]any) answer {
 	a.t.Helper()
-	got := a.asHost(key, query, variables)
+	got := a.askAsHost(key, query, variables)
 	if len(got.Errors) > 0 {
 		a.t.Fatalf("%s answered %+v", query, got.Errors)
 	}
 	return got
 }
 
-// creates are the mutations that create an object with a ref. kind is the type of the object, name the mutation, input its fields,
+// createMutations are the mutations that create an object with a ref. kind is the type of the object, name the mutation, input its fields,
 // and object the field of the payload.
-var creates = []struct {
+var createMutations = []struct {
 	kind, name, input, object string
 	reader                    string        // a user who can read the object afterwards
 	again                     services.Code // the error if another user creates with the same ref
@@ -43,7 +43,7 @@ var creates = []struct {
 
 // createLabelled creates an object of a type with a ref, an address and data.
 func (a *api) createLabelled(user, kind, ref string) answer {
-	for _, c := range creates {
+	for _, c := range createMutations {
 		if c.kind != kind {
 			continue
 		}
@@ -52,7 +52,7 @@ func (a *api) createLabelled(user, kind, ref string) answer {
 			at, variables = "($at: Time!)", map[string]any{"at": a.Clock.Now().Add(3600e9)}
 		}
 		query := fmt.Sprintf(`mutation%s { %s(input: {%s, ref: %q, url: "https://example.com/%s", data: {b: 1.50, a: ["x", null], c: {d: true}}}) { created %s { id ref url data } } }`, at, c.name, c.input, ref, ref, c.object)
-		return a.asHost(user, query, variables)
+		return a.askAsHost(user, query, variables)
 	}
 	a.t.Fatal(kind)
 	return answer{}
@@ -66,13 +66,13 @@ const labelFields = `... on Post { ref url data } ... on Show { ref url data } .
 // the ref again returns the first object. For another user it is refused; only site messages and announcements belong to no user.
 func TestObjectsHaveRefs(t *testing.T) {
 	a := newAPI(t)
-	for _, c := range creates {
+	for _, c := range createMutations {
 		ref := c.kind + "/1"
 		first := a.createLabelled("alice", c.kind, ref)
 		if len(first.Errors) > 0 {
 			t.Fatalf("%s: %+v", c.kind, first.Errors)
 		}
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		id, _ := first.at(c.name, c.object, "id").(string)
 		want := map[string]any{"ref": ref, "url": "https://example.com/" + ref, "data": map[string]any{"a": []any{"x", nil}, "b": 1.5, "c": map[string]any{"d": true}}}
 		shown, _ := first.at(c.name, c.object).(map[string]any)
@@ -135,7 +135,7 @@ func TestUsersSetNoLabels(t *testing.T) {
 		`mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "1"}) { created } }`,
 		`mutation { editPost(input: {postId: "` + post + `", body: "b", data: null}) { badges { version } } }`,
 	} {
-		if got := a.as("alice", query, nil); got.code() != services.Forbidden || !strings.Contains(got.Errors[0].Message, "scope ingest") {
+		if got := a.askAs("alice", query, nil); got.code() != services.Forbidden || !strings.Contains(got.Errors[0].Message, "scope ingest") {
 			t.Errorf("%s: %+v", query, got.Errors)
 		}
 	}
@@ -143,24 +143,24 @@ func TestUsersSetNoLabels(t *testing.T) {
 		`ref: ""`: "1 to 128", `ref: " 1"`: "space", `ref: "` + strings.Repeat("x", 129) + `"`: "got 129", `ref: "a\u0301"`: "normal form C", `ref: "a\u0007"`: "printable",
 		`url: "ftp://x"`: "http", `data: [1]`: "object", `data: "x"`: "object", `data: {a: "` + strings.Repeat("x", 4096-8) + `y"}`: "4096 bytes",
 	} {
-		if got := a.asHost("alice", `mutation { publishPost(input: {body: "b", `+input+`}) { created } }`, nil); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, want) {
+		if got := a.askAsHost("alice", `mutation { publishPost(input: {body: "b", `+input+`}) { created } }`, nil); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, want) {
 			t.Errorf("%.40s: %+v", input, got.Errors)
 		}
 	}
-	a.mustHost("alice", `mutation { publishPost(input: {body: "b", data: {a: "`+strings.Repeat("x", 4096-8)+`"}, ref: "`+strings.Repeat("é", 128)+`"}) { created } }`, nil)
+	a.mustAsHost("alice", `mutation { publishPost(input: {body: "b", data: {a: "`+strings.Repeat("x", 4096-8)+`"}, ref: "`+strings.Repeat("é", 128)+`"}) { created } }`, nil)
 }
 
 // If a user may not see an object, its ref is answered like a ref without an object, in every argument.
 func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `mutation { hideFrom(input: {userId: "user:carol"}) { changed } }`, nil)
-	for _, c := range creates {
+	for _, c := range createMutations {
 		if got := a.createLabelled("alice", c.kind, c.kind+"/1"); len(got.Errors) > 0 {
 			t.Fatalf("%s: %+v", c.kind, got.Errors)
 		}
 	}
-	a.mustHost("", `mutation { publishAnnouncement(input: {title: "t", ref: "announcement/staff", segments: ["staff"]}) { announcement { id } } }`, nil)
-	a.Quiet(a.Fanout)
+	a.mustAsHost("", `mutation { publishAnnouncement(input: {title: "t", ref: "announcement/staff", segments: ["staff"]}) { announcement { id } } }`, nil)
+	a.RunAllJobs(a.Fanout)
 	queries := []struct{ kind, query string }{
 		{"post", `mutation { likePost(input: {postId: "%s"}) { changed } }`},
 		{"post", `mutation { unlikePost(input: {postId: "%s"}) { changed } }`},
@@ -190,7 +190,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 		if q.kind == services.AnnouncementType {
 			hidden = "announcement:ref:announcement%2Fstaff"
 		}
-		had, none := a.as("carol", fmt.Sprintf(q.query, hidden), nil), a.as("carol", fmt.Sprintf(q.query, absent), nil)
+		had, none := a.askAs("carol", fmt.Sprintf(q.query, hidden), nil), a.askAs("carol", fmt.Sprintf(q.query, absent), nil)
 		if had.code() != services.NotFound {
 			t.Errorf("%s of a hidden object: %+v %+v", q.query, had.Data, had.Errors)
 			continue
@@ -209,10 +209,10 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 // An ID by ref is allowed wherever an ID is. It has one form: with a wrong escape it is INVALID.
 func TestRefsNameObjects(t *testing.T) {
 	a := newAPI(t)
-	for _, c := range creates {
+	for _, c := range createMutations {
 		a.createLabelled("alice", c.kind, c.kind+"/1")
 	}
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	for _, query := range []string{
 		`mutation { likePost(input: {postId: "post:ref:post%2F1"}) { changed } }`,
 		`mutation { publishPost(input: {body: "so", parentId: "post:ref:post%2F1"}) { post { id } } }`,
@@ -233,14 +233,14 @@ func TestRefsNameObjects(t *testing.T) {
 		t.Errorf("%+v", got.Data)
 	}
 	for _, id := range []string{"post:ref:", "post:ref:post/1", "post:ref:post%2f1", "post:ref:%", "post:ref:%20x", "post:ref:" + strings.Repeat("x", 129)} {
-		if got := a.as("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.code() != services.Invalid {
+		if got := a.askAs("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.code() != services.Invalid {
 			t.Errorf("node of %.30s: %+v", id, got)
 		}
-		if got := a.as("bob", `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": id}); got.code() != services.Invalid {
+		if got := a.askAs("bob", `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": id}); got.code() != services.Invalid {
 			t.Errorf("like of %.30s: %+v", id, got)
 		}
 	}
-	if got := a.as("bob", `mutation { likePost(input: {postId: "show:ref:show%2F1"}) { changed } }`, nil); got.code() != services.Invalid {
+	if got := a.askAs("bob", `mutation { likePost(input: {postId: "show:ref:show%2F1"}) { changed } }`, nil); got.code() != services.Invalid {
 		t.Errorf("like of a show: %+v", got)
 	}
 }
@@ -265,7 +265,7 @@ func TestDeletedObjectsKeepTheirRefs(t *testing.T) {
 // Edits change addresses and data, and never refs: an absent field stays, null removes.
 func TestEditsChangeLabels(t *testing.T) {
 	a := newAPI(t)
-	for _, c := range creates {
+	for _, c := range createMutations {
 		a.createLabelled("alice", c.kind, c.kind+"/1")
 	}
 	for kind, edit := range map[string]string{
@@ -274,7 +274,7 @@ func TestEditsChangeLabels(t *testing.T) {
 		services.SiteMessageType:  `editSiteMessage(input: {siteMessageId: "siteMessage:ref:siteMessage%%2F1", %s}) { message { id } }`,
 		services.AnnouncementType: `editAnnouncement(input: {announcementId: "announcement:ref:announcement%%2F1", %s}) { announcement { id } }`,
 	} {
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		url := any("https://example.com/" + kind + "/1")
 		for _, step := range []struct {
 			input     string
@@ -287,17 +287,17 @@ func TestEditsChangeLabels(t *testing.T) {
 			{`data: null, url: null`, nil, nil},
 			{`url: "` + fmt.Sprint(url) + `"`, url, nil},
 		} {
-			a.mustHost("alice", "mutation { "+fmt.Sprintf(edit, step.input)+" }", nil)
+			a.mustAsHost("alice", "mutation { "+fmt.Sprintf(edit, step.input)+" }", nil)
 			got := a.must("bob", `{ node(id: "`+kind+`:ref:`+kind+`%2F1") { `+labelFields+` } }`, nil)
 			node, _ := got.at("node").(map[string]any)
 			wantLabel(t, kind+" after "+step.input, node, map[string]any{"ref": kind + "/1", "url": step.url, "data": step.data})
 		}
 	}
-	got := a.mustHost("alice", `mutation { a: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } b: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } }`, nil)
+	got := a.mustAsHost("alice", `mutation { a: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } b: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } }`, nil)
 	if got.at("a", "changed") != true || got.at("b", "changed") != false {
 		t.Errorf("%+v", got.Data)
 	}
-	a.mustHost("alice", `mutation { recallMessage(input: {messageId: "message:ref:message%2F1"}) { changed } }`, nil)
+	a.mustAsHost("alice", `mutation { recallMessage(input: {messageId: "message:ref:message%2F1"}) { changed } }`, nil)
 	node := a.must("bob", `{ node(id: "message:ref:message%2F1") { `+labelFields+` } }`, nil).at("node")
 	wantLabel(t, "a recalled message", node.(map[string]any), map[string]any{"ref": "message/1", "url": nil, "data": nil})
 }
@@ -306,7 +306,7 @@ func TestEditsChangeLabels(t *testing.T) {
 func TestADirectConversationTakesARef(t *testing.T) {
 	a := newAPI(t)
 	create := func(ref string) answer {
-		return a.asHost("alice", `mutation($ref: String) { createConversation(input: {kind: DIRECT, memberIds: ["user:bob"], ref: $ref}) { created conversation { id ref } } }`, map[string]any{"ref": ref})
+		return a.askAsHost("alice", `mutation($ref: String) { createConversation(input: {kind: DIRECT, memberIds: ["user:bob"], ref: $ref}) { created conversation { id ref } } }`, map[string]any{"ref": ref})
 	}
 	id := a.must("bob", `mutation { createConversation(input: {kind: DIRECT, memberIds: ["user:alice"]}) { created conversation { id } } }`, nil).at("createConversation", "conversation", "id")
 	for range 2 {
@@ -322,10 +322,10 @@ func TestADirectConversationTakesARef(t *testing.T) {
 
 // The ref of a DIRECT conversation belongs to both users: if either creates the conversation again, the answer is the existing
 // one, and it is open again after a block. The ref of a GROUP belongs to its creator.
-func TestTheRefOfADirectConversationIsOfBoth(t *testing.T) {
+func TestADirectConversationsRefBelongsToBothUsers(t *testing.T) {
 	a := newAPI(t)
 	create := func(as, kind, other, ref string) answer {
-		return a.asHost(as, `mutation($kind: ConversationKind!, $other: [ID!]!, $ref: String) { createConversation(input: {kind: $kind, memberIds: $other, ref: $ref}) { created conversation { id memberCount } } }`,
+		return a.askAsHost(as, `mutation($kind: ConversationKind!, $other: [ID!]!, $ref: String) { createConversation(input: {kind: $kind, memberIds: $other, ref: $ref}) { created conversation { id memberCount } } }`,
 			map[string]any{"kind": kind, "other": []string{"user:" + other}, "ref": ref})
 	}
 	id := create("alice", "DIRECT", "bob", "dm").at("createConversation", "conversation", "id")
@@ -342,7 +342,7 @@ func TestTheRefOfADirectConversationIsOfBoth(t *testing.T) {
 		a.must("alice", `mutation { block(input: {userId: "user:bob"}) { changed } }`, nil)
 		a.must("alice", `mutation { unblock(input: {userId: "user:bob"}) { changed } }`, nil)
 		again(one, map[string]string{"alice": "bob", "bob": "alice"}[one])
-		a.mustHost("bob", `mutation { sendMessage(input: {conversationId: "conversation:ref:dm", body: "hi"}) { message { id } } }`, nil)
+		a.mustAsHost("bob", `mutation { sendMessage(input: {conversationId: "conversation:ref:dm", body: "hi"}) { message { id } } }`, nil)
 	}
 	if got := create("alice", "DIRECT", "carol", "dm"); got.at("createConversation", "conversation", "id") != id {
 		t.Errorf("the ref of alice's conversation: %+v %+v", got.Data, got.Errors)

@@ -29,7 +29,7 @@ func (a *api) relation(key, user string) string {
 // user who blocks looks like a stranger.
 func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	a := newAPI(t)
-	a.Named("stranger", "carol")
+	a.MakeNamedUsers("stranger", "carol")
 	want := func(when, key, user, relation string) {
 		t.Helper()
 		if got := a.relation(key, user); got != relation {
@@ -72,15 +72,15 @@ func TestWithoutSQLRemindersAreNull(t *testing.T) {
 	a := newAPI(t)
 	a.actOnUser("bob", "follow", "user:alice")
 	show := a.schedule("alice", time.Hour)
-	a.Quiet(a.Fanout)
-	_, err := a.Memory.Log.RunOnce(t.Context())
+	a.RunAllJobs(a.Fanout)
+	_, err := a.Caches.Log.RunOnce(t.Context())
 	a.Must(err)
 	const query = `{ viewer { liveBoard { edges { node { id title viewerHasReminder } } } } }`
 	if got := a.must("bob", query, nil); got.at("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != false {
 		t.Errorf("with SQL: %+v", got.Data)
 	}
 	_ = a.World.Store.Close()
-	got := a.as("bob", query, nil)
+	got := a.askAs("bob", query, nil)
 	if got.at("viewer", "liveBoard", "edges", 0, "node", "id") != show || got.at("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != nil || got.code() == "" {
 		t.Errorf("without SQL: %+v", got)
 	}
@@ -92,7 +92,7 @@ func TestWithoutSQLRelationsAreNull(t *testing.T) {
 	a.actOnUser("alice", "follow", "user:bob")
 	a.must("alice", `{ viewer { user { key } } }`, nil)
 	_ = a.World.Store.Close()
-	got := a.as("alice", `{ viewer { user { key viewerFollows } } }`, nil)
+	got := a.askAs("alice", `{ viewer { user { key viewerFollows } } }`, nil)
 	if got.at("viewer", "user", "key") != "alice" || got.at("viewer", "user", "viewerFollows") != nil || got.code() == "" {
 		t.Errorf("without SQL: %+v", got)
 	}

@@ -77,9 +77,9 @@ func showSafely[C, E any](ctx context.Context, change C, show func(context.Conte
 	return show(ctx, change)
 }
 
-// exceptKnown returns a function that calls show, but returns errKnown for a change that the client has already. Once an event was
+// skipKnown returns a function that calls show, but returns errKnown for a change that the client has already. Once an event was
 // shown, the client has that event instead, and every later change goes to show.
-func exceptKnown[C, E any](known func(C) bool, show func(context.Context, C) (E, error)) func(context.Context, C) (E, error) {
+func skipKnown[C, E any](known func(C) bool, show func(context.Context, C) (E, error)) func(context.Context, C) (E, error) {
 	shown := false
 	return func(ctx context.Context, change C) (event E, err error) {
 		if !shown && known(change) {

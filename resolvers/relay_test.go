@@ -13,8 +13,8 @@ import (
 	"tidings/services"
 )
 
-// relayed is a relay of changes, in a bubble of package synctest. Its changes cannot be shown while it has a fault.
-type relayed struct {
+// testRelay is a relay of changes, in a bubble of package synctest. Its changes cannot be shown while it has a fault.
+type testRelay struct {
 	t       *testing.T
 	changes chan int              // what the relay gets
 	events  <-chan int            // what the relay sends
@@ -24,23 +24,23 @@ type relayed struct {
 	cancel  context.CancelFunc
 }
 
-var errAway = errors.New("the database does not answer")
+var errNoAnswer = errors.New("the database does not answer")
 
-// inRelay runs a test with a relay that begins with the fault errAway. known reports whether the client has a change.
-func inRelay(t *testing.T, known func(int) bool, test func(r *relayed)) {
+// runWithRelay runs a test with a relay that begins with the fault errNoAnswer. known reports whether the client has a change.
+func runWithRelay(t *testing.T, known func(int) bool, test func(r *testRelay)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := &relayed{t: t, changes: make(chan int), cancel: cancel}
-		r.fault.Store(&errAway)
+		r := &testRelay{t: t, changes: make(chan int), cancel: cancel}
+		r.fault.Store(&errNoAnswer)
 		show := func(_ context.Context, change int) (int, error) {
 			r.tries.Add(1)
 			if fault := r.fault.Load(); fault != nil {
-				return 0, services.PassOn(*fault)
+				return 0, services.Repanic(*fault)
 			}
 			return change, nil
 		}
-		r.events = relay(ctx, cancel, slog.New(slog.NewTextHandler(&r.log, nil)), r.changes, exceptKnown(known, show))
+		r.events = relay(ctx, cancel, slog.New(slog.NewTextHandler(&r.log, nil)), r.changes, skipKnown(known, show))
 		test(r)
 		cancel()
 		synctest.Wait()
@@ -50,8 +50,8 @@ func inRelay(t *testing.T, known func(int) bool, test func(r *relayed)) {
 	})
 }
 
-// expect waits for an event, for as long as the next try takes at most.
-func (r *relayed) expect(want int) {
+// wantEvent waits for an event, for as long as the next try takes at most.
+func (r *testRelay) wantEvent(want int) {
 	r.t.Helper()
 	const within = relayPause * 11 / 10
 	select {
@@ -64,8 +64,8 @@ func (r *relayed) expect(want int) {
 	}
 }
 
-// expectNothing checks that no event comes within a minute.
-func (r *relayed) expectNothing() {
+// wantNoEvent checks that no event comes within a minute.
+func (r *testRelay) wantNoEvent() {
 	r.t.Helper()
 	select {
 	case event, more := <-r.events:
@@ -79,9 +79,9 @@ func noneKnown(int) bool { return false }
 
 // A change that cannot be shown for now is shown later, although no other change follows: its source counts it as delivered.
 func TestAChangeThatCannotBeShownIsTriedAgain(t *testing.T) {
-	inRelay(t, noneKnown, func(r *relayed) {
+	runWithRelay(t, noneKnown, func(r *testRelay) {
 		r.changes <- 1
-		r.expectNothing()
+		r.wantNoEvent()
 		if tries := r.tries.Load(); tries < 50 || tries > 80 {
 			t.Errorf("%d tries in a minute", tries)
 		}
@@ -90,15 +90,15 @@ func TestAChangeThatCannotBeShownIsTriedAgain(t *testing.T) {
 			t.Errorf("%d lines are logged in a minute", lines)
 		}
 		r.fault.Store(nil)
-		r.expect(1)
-		r.expectNothing() // it is shown once
+		r.wantEvent(1)
+		r.wantNoEvent() // it is shown once
 	})
 }
 
 // A newer change takes the place of one that could not be shown. It does not lead to a try of its own, so changes that come fast do not
 // read more often.
 func TestANewerChangeReplacesOneThatCannotBeShown(t *testing.T) {
-	inRelay(t, noneKnown, func(r *relayed) {
+	runWithRelay(t, noneKnown, func(r *testRelay) {
 		for change := range 600 {
 			r.changes <- change
 			<-time.After(100 * time.Millisecond)
@@ -107,18 +107,18 @@ func TestANewerChangeReplacesOneThatCannotBeShown(t *testing.T) {
 			t.Errorf("%d tries in a minute", tries)
 		}
 		r.fault.Store(nil)
-		r.expect(599)
-		r.expectNothing()
+		r.wantEvent(599)
+		r.wantNoEvent()
 	})
 }
 
 // A relay that waits for its next try ends with its changes and with its subscription.
 func TestARelayThatCannotShowAChangeEnds(t *testing.T) {
-	for name, end := range map[string]func(r *relayed){
-		"changes": func(r *relayed) { close(r.changes) }, "subscription": func(r *relayed) { r.cancel() },
+	for name, end := range map[string]func(r *testRelay){
+		"changes": func(r *testRelay) { close(r.changes) }, "subscription": func(r *testRelay) { r.cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inRelay(t, noneKnown, func(r *relayed) {
+			runWithRelay(t, noneKnown, func(r *testRelay) {
 				r.changes <- 1
 				<-time.After(10 * time.Second)
 				start := time.Now()
@@ -134,34 +134,34 @@ func TestARelayThatCannotShowAChangeEnds(t *testing.T) {
 // A change that the client has is skipped until an event was shown. It is skipped even after a change that could not be shown,
 // because the client did not get that one.
 func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
-	inRelay(t, func(change int) bool { return change == 1 }, func(r *relayed) {
+	runWithRelay(t, func(change int) bool { return change == 1 }, func(r *testRelay) {
 		r.changes <- 1
-		r.expectNothing()
+		r.wantNoEvent()
 		r.changes <- 2 // cannot be shown
-		r.expectNothing()
+		r.wantNoEvent()
 		r.changes <- 1
 		r.fault.Store(nil)
-		r.expectNothing()
+		r.wantNoEvent()
 		r.changes <- 2
-		r.expect(2)
+		r.wantEvent(2)
 		r.changes <- 1
-		r.expect(1)
+		r.wantEvent(1)
 	})
 }
 
 // A change whose event panics is skipped, and the log has the stack. It is not tried again, because it would panic again.
 func TestAPanicSkipsAnEvent(t *testing.T) {
-	inRelay(t, noneKnown, func(r *relayed) {
-		panicked := services.Panicked("while it is shown")
+	runWithRelay(t, noneKnown, func(r *testRelay) {
+		panicked := services.NewPanicError("while it is shown")
 		r.fault.Store(&panicked)
 		r.changes <- 1
-		r.expectNothing()
+		r.wantNoEvent()
 		synctest.Wait()
 		if tries := r.tries.Load(); tries != 1 || !strings.Contains(r.log.String(), "while it is shown") {
 			t.Errorf("%d tries in a minute; the log is %s", tries, &r.log)
 		}
 		r.fault.Store(nil)
 		r.changes <- 2
-		r.expect(2)
+		r.wantEvent(2)
 	})
 }

@@ -113,7 +113,7 @@ type JobQueue interface {
 	JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error)
 }
 
-// The keys of values that the fields of a response share: see dataloader.Shared. A type of its own for each keeps them apart:
+// The keys of values that the fields of a response share: see dataloader.ReadShared. A type of its own for each keeps them apart:
 // if two fields used one key for values of two types, the second read would panic.
 type (
 	userIDKey    string // of the ID of a user, by the user's key
@@ -137,10 +137,10 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 		return nil, err
 	}
 	// Nearly always the node knows the user ID; else one read serves all fields of the response.
-	number, known := r.Social.Remembered(viewer.Key)
+	number, known := r.Social.FindCachedUser(viewer.Key)
 	if !known {
-		number, err = dataloader.Shared(ctx, userIDKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
-			return r.Social.Number(ctx, viewer.Key)
+		number, err = dataloader.ReadShared(ctx, userIDKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
+			return r.Social.EnsureUser(ctx, viewer.Key)
 		})
 	}
 	if err != nil {
@@ -151,16 +151,16 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 
 // bearerUser is the bearer of the request's token, who must be a user and have the scope viewer.
 func (r *Resolver) bearerUser(ctx context.Context) (services.Viewer, error) {
-	viewer, err := r.bearerWith(ctx, services.ScopeViewer)
+	viewer, err := r.bearerWithScope(ctx, services.ScopeViewer)
 	if err == nil && viewer.Key == "" {
 		err = services.Errorf(services.Forbidden, "the token names no user: send the header Tidings-Act-As: KEY")
 	}
 	return viewer, err
 }
 
-// bearerWith returns the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
+// bearerWithScope returns the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
 // for a user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
-func (r *Resolver) bearerWith(ctx context.Context, scope services.Scope) (services.Viewer, error) {
+func (r *Resolver) bearerWithScope(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
 		return viewer, err

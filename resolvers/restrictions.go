@@ -8,9 +8,9 @@ import (
 	"tidings/services"
 )
 
-// withUser runs an operation of the viewer on a user, and returns that user. The user is read after the commit, with the new
+// runOnUser runs an operation of the viewer on a user, and returns that user. The user is read after the commit, with the new
 // relation.
-func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.User, error) {
+func runOnUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*committedOperation, *graph.User, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
 		return nil, nil, err
@@ -20,11 +20,11 @@ func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 
 // userAfter is the user of an operation, for its payload; nil if the payload does not select it, or it could not be read. It is
 // also nil if no user was looked up: the idempotency key had a remembered answer, and the user is gone.
-func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
+func (r *Resolver) userAfter(ctx context.Context, done *committedOperation) *graph.User {
 	if done.call.user == 0 {
 		return nil
 	}
-	return ifSelected(ctx, r, func() (graph.User, error) { return r.user(ctx, done.call.user) }, "user")
+	return readIfSelected(ctx, r, func() (graph.User, error) { return r.readUser(ctx, done.call.user) }, "user")
 }
 
 // restrictionCursors has the kinds of restrictions, with the cursors of their lists. A kind that is missing here would have

@@ -15,7 +15,7 @@ func (a *api) actOnUser(key, mutation, user string) answer {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
 	name := strings.ToUpper(mutation[:1]) + mutation[1:]
-	return a.as(key, fmt.Sprintf(`mutation($i: %sInput!) { %s(input: $i) { user { key } badges { homeFeed { value } total { value } } } }`, name, mutation),
+	return a.askAs(key, fmt.Sprintf(`mutation($i: %sInput!) { %s(input: $i) { user { key } badges { homeFeed { value } total { value } } } }`, name, mutation),
 		map[string]any{"i": map[string]any{"userId": user}})
 }
 
@@ -25,7 +25,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	a.actOnUser("alice", "follow", "user:bob")
 	a.Clock.Advance(time.Second)
 	a.publish("bob")
-	a.Quiet(a.Fanout)
+	a.RunAllJobs(a.Fanout)
 	for _, step := range []struct {
 		mutation string
 		news     float64
@@ -48,7 +48,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	}
 }
 
-const listsQuery = `query($first: Int, $after: String) { viewer { %s(first: $first, after: $after) {
+const restrictionsQuery = `query($first: Int, $after: String) { viewer { %s(first: $first, after: $after) {
 	pageInfo { hasNextPage startCursor endCursor } edges { cursor since until node { key } } } } }`
 
 // Each list shows only its own users, the newest first, page by page, and only to its owner.
@@ -56,12 +56,12 @@ func TestListsOfRestrictions(t *testing.T) {
 	a := newAPI(t)
 	for list, mutation := range map[string]string{"mutes": "mute", "blocks": "block", "hides": "hideFrom"} {
 		for i := range 5 {
-			a.Named(fmt.Sprint(mutation, i))
+			a.MakeNamedUsers(fmt.Sprint(mutation, i))
 			if got := a.actOnUser("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
 				t.Fatalf("%+v", got)
 			}
 		}
-		query := fmt.Sprintf(listsQuery, list)
+		query := fmt.Sprintf(restrictionsQuery, list)
 		var keys []string
 		var after any
 		for more := any(true); more == true; {
@@ -81,16 +81,16 @@ func TestListsOfRestrictions(t *testing.T) {
 		if got := a.must("bob", query, nil); got.at("viewer", list, "edges", 0) != nil {
 			t.Errorf("bob's %s: %+v", list, got.Data)
 		}
-		if got := a.as("bob", query, map[string]any{"after": after}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
+		if got := a.askAs("bob", query, map[string]any{"after": after}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
 			t.Errorf("a cursor of alice's %s: %+v", list, got)
 		}
 		for _, other := range []string{"mutes", "blocks", "hides"} {
-			if got := a.as("alice", fmt.Sprintf(listsQuery, other), map[string]any{"after": after}); (got.code() == services.Invalid) == (other == list) {
+			if got := a.askAs("alice", fmt.Sprintf(restrictionsQuery, other), map[string]any{"after": after}); (got.code() == services.Invalid) == (other == list) {
 				t.Errorf("a cursor of the %s among the %s: %+v", list, other, got)
 			}
 		}
 		for _, first := range []int{0, 101} {
-			if got := a.as("alice", query, map[string]any{"first": first}); got.code() != services.Invalid {
+			if got := a.askAs("alice", query, map[string]any{"first": first}); got.code() != services.Invalid {
 				t.Errorf("first: %d: %+v", first, got)
 			}
 		}
@@ -100,7 +100,7 @@ func TestListsOfRestrictions(t *testing.T) {
 func TestMutesUntilATime(t *testing.T) {
 	a := newAPI(t)
 	mute := func(until time.Time) answer {
-		return a.as("alice", `mutation($i: MuteInput!) { mute(input: $i) { user { key } } }`,
+		return a.askAs("alice", `mutation($i: MuteInput!) { mute(input: $i) { user { key } } }`,
 			map[string]any{"i": map[string]any{"userId": "user:bob", "until": until.UTC().Format(time.RFC3339Nano)}})
 	}
 	yesterday := a.Clock.Now().Add(-24 * time.Hour)
@@ -113,7 +113,7 @@ func TestMutesUntilATime(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	got := a.must("alice", fmt.Sprintf(listsQuery, "mutes"), nil)
+	got := a.must("alice", fmt.Sprintf(restrictionsQuery, "mutes"), nil)
 	if got.at("viewer", "mutes", "edges", 0, "until") != until.UTC().Format("2006-01-02T15:04:05.000Z") || got.at("viewer", "mutes", "edges", 1) != nil {
 		t.Errorf("%+v", got.Data)
 	}
@@ -140,7 +140,7 @@ func TestRestrictionsAsEvents(t *testing.T) {
 
 // For the blocked user the blocker's posts do not exist: they cannot be liked, unliked or answered. Mentions by the blocked
 // user reach the blocker neither now nor when the block has ended; mentions by others do.
-func TestABlockOnPosts(t *testing.T) {
+func TestABlockersPostsDoNotExistForTheBlocked(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.makeOneOfEach()
 	a.actOnUser("alice", "block", "user:bob")
@@ -148,12 +148,12 @@ func TestABlockOnPosts(t *testing.T) {
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
 	unlike := strings.Replace(like, "like", "unlike", 1)
 	for _, act := range []string{like, unlike} {
-		if got := a.as("bob", act, map[string]any{"p": post}); got.code() != services.NotFound || got.Errors[0].Message != "postId: there is no "+post {
+		if got := a.askAs("bob", act, map[string]any{"p": post}); got.code() != services.NotFound || got.Errors[0].Message != "postId: there is no "+post {
 			t.Errorf("%s of the blocked one: %+v", act, got)
 		}
 	}
 	answer := `mutation($i: PublishPostInput!) { publishPost(input: $i) { post { id } } }`
-	if got := a.as("bob", answer, map[string]any{"i": map[string]any{"body": "b", "parentId": post}}); got.code() != services.NotFound || got.Errors[0].Message != "parentId: there is no "+post {
+	if got := a.askAs("bob", answer, map[string]any{"i": map[string]any{"body": "b", "parentId": post}}); got.code() != services.NotFound || got.Errors[0].Message != "parentId: there is no "+post {
 		t.Errorf("an answer of the blocked one: %+v", got)
 	}
 	a.must("bob", answer, map[string]any{"i": map[string]any{"body": "@alice and @carol", "mentions": []string{"user:alice"}}})
@@ -172,17 +172,17 @@ func TestABlockOnPosts(t *testing.T) {
 func TestABlockClosesTheConversation(t *testing.T) {
 	a := newAPI(t)
 	create := func(key, other string) answer {
-		return a.as(key, `mutation($i: CreateConversationInput!) { createConversation(input: $i) { conversation { id memberCount unread { value } } } }`,
+		return a.askAs(key, `mutation($i: CreateConversationInput!) { createConversation(input: $i) { conversation { id memberCount unread { value } } } }`,
 			map[string]any{"i": map[string]any{"kind": "DIRECT", "memberIds": []string{"user:" + other}}})
 	}
 	send := func(key, id string) answer {
 		a.Clock.Advance(time.Second)
-		return a.as(key, `mutation($i: SendMessageInput!) { sendMessage(input: $i) { message { id } } }`,
+		return a.askAs(key, `mutation($i: SendMessageInput!) { sendMessage(input: $i) { message { id } } }`,
 			map[string]any{"i": map[string]any{"conversationId": id, "body": "hi"}})
 	}
 	total := func(key string, want float64) {
 		t.Helper()
-		a.Quiet(a.Fanout)
+		a.RunAllJobs(a.Fanout)
 		got := a.must(key, `{ viewer { badges { conversations { total { value } } } conversations { edges { node { unread { value } } } } } }`, nil)
 		if n := got.at("viewer", "badges", "conversations", "total", "value"); n != want {
 			t.Errorf("%s has %v, want %v: %+v", key, n, want, got.Data)

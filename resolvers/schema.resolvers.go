@@ -27,7 +27,7 @@ func (r *adminResolver) Jobs(ctx context.Context, obj *graph.Admin) (*graph.JobQ
 }
 
 func (r *mutationResolver) Ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
-	if _, err := r.bearerWith(ctx, services.ScopeIngest); err != nil {
+	if _, err := r.bearerWithScope(ctx, services.ScopeIngest); err != nil {
 		return nil, err
 	}
 	return r.ingest(ctx, events)
@@ -50,8 +50,8 @@ func (r *queryResolver) Viewer(ctx context.Context) (*graph.Viewer, error) {
 }
 
 func (r *queryResolver) Admin(ctx context.Context) (*graph.Admin, error) {
-	_, err := r.bearerWith(ctx, services.ScopeAdmin)
-	return &graph.Admin{Activity: activityState(r.Projector.Activity())}, err
+	_, err := r.bearerWithScope(ctx, services.ScopeAdmin)
+	return &graph.Admin{Activity: graphActivityThresholds(r.Projector.ActivityThresholds())}, err
 }
 
 func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error) {
@@ -67,7 +67,7 @@ func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string)
 }
 
 func (r *viewerResolver) User(ctx context.Context, obj *graph.Viewer) (*graph.User, error) {
-	user, err := r.user(ctx, obj.Number)
+	user, err := r.readUser(ctx, obj.Number)
 	return &user, err
 }
 
@@ -75,13 +75,13 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 	if obj.BadgesNow != nil {
 		return obj.BadgesNow, nil
 	}
-	return dataloader.Shared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
+	return dataloader.ReadShared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
-	ask := feedAsk{first, after, lastID, newerThan, last, before}.withGivenFirst(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
+	ask := feedArguments{first, after, lastID, newerThan, last, before}.withGivenFirst(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
-		if !ask.above() {
+		if !ask.isAbove() {
 			ask.first = &size
 		}
 		page, err := r.homeFeed(ctx, obj.Number, ask)

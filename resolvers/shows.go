@@ -18,18 +18,18 @@ func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	}
 }
 
-// withShow runs an operation on a show, and returns the show after it. The show is null if it could not be read after the
+// runOnShow runs an operation on a show, and returns the show after it. The show is null if it could not be read after the
 // commit, or is not selected.
-func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.Show, error) {
+func runOnShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*committedOperation, *graph.Show, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
 		return nil, nil, err
 	}
-	return done, ifSelected(ctx, r, func() (graph.Show, error) { return r.showAfter(ctx, done) }, "show"), nil
+	return done, readIfSelected(ctx, r, func() (graph.Show, error) { return r.showAfter(ctx, done) }, "show"), nil
 }
 
 // showAfter reads the show of an operation for its payload. The actor sees it by the same rules as everybody.
-func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error) {
+func (r *Resolver) showAfter(ctx context.Context, done *committedOperation) (graph.Show, error) {
 	id, err := live.ParseShowID("showId", done.id)
 	if err != nil {
 		return graph.Show{}, err

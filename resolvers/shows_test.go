@@ -30,7 +30,7 @@ func (a *api) schedule(key string, in time.Duration) string {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
 	got := a.must(key, scheduleMutation, map[string]any{"i": event{"title": "Evening", "plannedAt": timeText(a.Clock.Now().Add(in))}})
-	a.Work(a.Fanout)
+	a.RunDueJobs(a.Fanout)
 	id, _ := got.at("scheduleShow", "show", "id").(string)
 	return id
 }
@@ -66,7 +66,7 @@ func TestAShowThroughItsLife(t *testing.T) {
 		got := a.must("alice", step.mutation, map[string]any{"i": step.input})
 		if want["id"] == nil {
 			want["id"] = got.at(step.name, "show", "id")
-			a.Work(a.Fanout)
+			a.RunDueJobs(a.Fanout)
 		}
 		for field, value := range step.changes {
 			want[field] = value
@@ -225,7 +225,7 @@ func TestIngestOfShows(t *testing.T) {
 
 // A session freezes a show's status and times on the edge. The node of the edge is the show as it is now, equal to node() by its
 // ID. Both hold on a compiled board and on an executed one.
-func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
+func TestASessionFreezesTheEdgeAndNotTheShow(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	began := a.Clock.Now()
@@ -234,7 +234,7 @@ func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
 		a.t.Helper()
 		a.Clock.Advance(time.Second)
 		a.must("alice", mutation, map[string]any{"i": input})
-		a.Work(a.Fanout)
+		a.RunDueJobs(a.Fanout)
 	}
 	does(startMutation, event{"showId": runs})
 	const edge = "status plannedAt startedAt endedAt"

@@ -101,7 +101,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 		return nil, err
 	}
 	// The statement leaves out the posts that the viewer may not see, and reads the counts of the posts too.
-	list, err := dataloader.From(ctx).Published(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
+	list, err := dataloader.From(ctx).PublishedPosts(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.ShownPost], error) {
 		return r.Feed.Published(ctx, viewer.Number, pages)
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
-	list, err := dataloader.From(ctx).Hosted(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+	list, err := dataloader.From(ctx).HostedShows(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
 		return r.Live.HostedBy(ctx, viewer.Number, pages)
 	})
 	if err != nil {

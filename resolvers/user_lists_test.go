@@ -44,7 +44,7 @@ func (a *api) profile(key, user string) string {
 // the viewer is in no list but the viewer's own.
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)
-	a.Named("stranger", "carol", "dan")
+	a.MakeNamedUsers("stranger", "carol", "dan")
 	a.actOnUser("alice", "follow", "user:bob")
 	a.actOnUser("bob", "follow", "user:alice")
 	a.actOnUser("carol", "follow", "user:bob")
@@ -83,12 +83,12 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 // A page continues after the position where the last page ended, even if the item at that position is gone.
 func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	a := newAPI(t)
-	a.Named("bob")
+	a.MakeNamedUsers("bob")
 	var posts []string
 	for i := range 3 {
 		key := fmt.Sprint("fan", i)
 		a.actOnUser(key, "follow", "user:bob")
-		a.Named(key)
+		a.MakeNamedUsers(key)
 		a.actOnUser("bob", "follow", "user:"+key)
 		posts = append(posts, a.publish("bob"))
 	}
@@ -119,11 +119,11 @@ func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 // Each list of a user can be read to its end, and refuses cursors of another user or list.
 func TestListsOfAUserArePaged(t *testing.T) {
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 0, 0)
-	a.Named("bob", "carol")
+	a.MakeNamedUsers("bob", "carol")
 	for i := range 5 {
 		key := fmt.Sprint("fan", i)
 		a.actOnUser(key, "follow", "user:bob")
-		a.Named(key)
+		a.MakeNamedUsers(key)
 		a.actOnUser("bob", "follow", "user:"+key)
 		a.actOnUser(key, "follow", "user:carol")
 		a.actOnUser("carol", "follow", "user:"+key)
@@ -156,21 +156,21 @@ func TestListsOfAUserArePaged(t *testing.T) {
 			t.Errorf("%s are %v", list, ids)
 		}
 		for _, other := range lists {
-			if got := a.as("alice", query(other), map[string]any{"id": "user:bob", "after": some}); (got.code() == services.Invalid) == (other == list) {
+			if got := a.askAs("alice", query(other), map[string]any{"id": "user:bob", "after": some}); (got.code() == services.Invalid) == (other == list) {
 				t.Errorf("a cursor of the %s among the %s: %+v", list, other, got)
 			}
 		}
-		if got := a.as("alice", query(list), map[string]any{"id": "user:carol", "after": some}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
+		if got := a.askAs("alice", query(list), map[string]any{"id": "user:carol", "after": some}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
 			t.Errorf("a cursor of bob's %s among carol's: %+v", list, got)
 		}
 		foreign := []string{"", "no cursor", commentCursorText(1, 1), feedCursorText(2, 1), positionText(memberCursor, 2, 1), positionText(39, 2, 1), some.(string) + "A"}
 		for _, cursor := range foreign {
-			if got := a.as("alice", query(list), map[string]any{"id": "user:bob", "after": cursor}); got.code() != services.Invalid {
+			if got := a.askAs("alice", query(list), map[string]any{"id": "user:bob", "after": cursor}); got.code() != services.Invalid {
 				t.Errorf("%s after %q: %+v", list, cursor, got)
 			}
 		}
 		for _, first := range []int{0, 101} {
-			if got := a.as("alice", query(list), map[string]any{"id": "user:bob", "first": first}); got.code() != services.Invalid {
+			if got := a.askAs("alice", query(list), map[string]any{"id": "user:bob", "first": first}); got.code() != services.Invalid {
 				t.Errorf("%s, first %d: %+v", list, first, got)
 			}
 		}

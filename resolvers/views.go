@@ -15,16 +15,16 @@ func graphView(view views.Unread) graph.View {
 	return graph.View{ID: view.GlobalID(), Code: view.Code, Key: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
-// viewText prints a position in a viewer's list of views, which is in the order of code and ID: the viewer, the code, a zero
+// viewCursorText prints a position in a viewer's list of views, which is in the order of code and ID: the viewer, the code, a zero
 // byte, the ID. Neither text contains a zero byte. A view has no number, so the position contains its name. Names are short, so
 // the cursor is short too.
-func viewText(viewer services.UserID, view views.View) string {
+func viewCursorText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-// parseViewText reads the output of viewText for this viewer. Check refuses names that no view can have, so that a made-up cursor
+// parseViewCursor reads the output of viewCursorText for this viewer. Check refuses names that no view can have, so that a made-up cursor
 // reaches no statement.
-func parseViewText(viewer services.UserID, text string) (views.View, error) {
+func parseViewCursor(viewer services.UserID, text string) (views.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
 		return views.View{}, err
@@ -56,7 +56,7 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {
-		if from, err = parseViewText(viewer.Number, *after); err != nil {
+		if from, err = parseViewCursor(viewer.Number, *after); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []
 	}
 	result := &graph.ViewConnection{Edges: make([]graph.ViewEdge, len(page.Views)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
 	for i, view := range page.Views {
-		result.Edges[i] = graph.ViewEdge{Cursor: viewText(viewer.Number, view.View), Node: graphView(view)}
+		result.Edges[i] = graph.ViewEdge{Cursor: viewCursorText(viewer.Number, view.View), Node: graphView(view)}
 	}
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor

@@ -19,7 +19,7 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 	}
 	payload := &graph.TouchViewPayload{Badges: done.badges, Viewer: done.viewerAfter()}
 	view := views.View{Code: input.Code, ID: input.Key}
-	if read := ifRead[views.Unread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
+	if read := nilOnError[views.Unread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
 		shownView := graphView(*read)
 		payload.View = &shownView
 	}
@@ -43,7 +43,7 @@ func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.Remov
 }
 
 func (r *viewResolver) Unread(ctx context.Context, obj *graph.View) (*services.Count, error) {
-	return r.partOf(ctx, services.SourceViews, obj.Unread)
+	return r.displayedPart(ctx, services.SourceViews, obj.Unread)
 }
 
 func (r *viewConnectionResolver) Nodes(ctx context.Context, obj *graph.ViewConnection) ([]graph.View, error) {

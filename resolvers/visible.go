@@ -19,9 +19,9 @@ type visibleKeys struct {
 	people       []services.UserID
 }
 
-// visible has the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
+// visibleObjects has the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
 // absent. A caller that does not find a key cannot tell why, and neither can the viewer.
-type visible struct {
+type visibleObjects struct {
 	posts  map[services.PostID]services.Post
 	shows  map[services.PostID]live.Show
 	people map[services.UserID]services.User
@@ -31,7 +31,7 @@ type visible struct {
 // readVisible reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
 // themselves are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many
 // keys there are. Deleted posts are absent already, so that no caller has to check a flag.
-func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
+func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visibleObjects, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
 		return seen, err
@@ -41,7 +41,7 @@ func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys
 	for _, show := range seen.shows {
 		people = append(people, show.Host)
 	}
-	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
+	if seen.posts, seen.people, err = loader.PostsAndUsers(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
 	// Restrictions are read only for authors and hosts: a response without any costs no statement here.
@@ -52,7 +52,7 @@ func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys
 	for _, show := range seen.shows {
 		authors = append(authors, show.Host)
 	}
-	if seen.hidden, err = r.hidden(ctx, viewer, authors); err != nil {
+	if seen.hidden, err = r.readHiddenAuthors(ctx, viewer, authors); err != nil {
 		return seen, err
 	}
 	// These maps belong to this call: objects that are deleted here stay in the loader's memory.
@@ -61,9 +61,9 @@ func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys
 	return seen, nil
 }
 
-// hidden returns the authors, among the given ones, who hide their posts and shows from the viewer. The viewer is never among
+// readHiddenAuthors returns the authors, among the given ones, who hide their posts and shows from the viewer. The viewer is never among
 // them. The answer is from SQL: a block must hold for the next read, on every node.
-func (r *Resolver) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+func (r *Resolver) readHiddenAuthors(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
 	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {
 		return r.Social.Hidden(ctx, viewer, authors)

@@ -16,18 +16,18 @@ import (
 // the same list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects
 // in its items take one read for each kind.
 
-// wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in
+// wantedFields are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in
 // it. A field may be there several times, under aliases and in several parents: the code that looks ahead decides which of these
 // fields belong to its list.
-type wanted map[string][]*ast.Field
+type wantedFields map[string][]*ast.Field
 
 // wantedKey is the key under which a response shares the result of wantedOf.
 type wantedKey struct{}
 
 // wantedOf are the fields of the operation of a context, found once for a response. Looking ahead costs one walk of the
 // document, whatever the number of lists that do it.
-func wantedOf(ctx context.Context) wanted {
-	all, _ := dataloader.Shared(ctx, wantedKey{}, func(ctx context.Context) (wanted, error) {
+func wantedOf(ctx context.Context) wantedFields {
+	all, _ := dataloader.ReadShared(ctx, wantedKey{}, func(ctx context.Context) (wantedFields, error) {
 		operation := graphql.GetOperationContext(ctx)
 		return wantedBelow(operation.Operation.SelectionSet, operation.Variables), nil
 	})
@@ -36,8 +36,8 @@ func wantedOf(ctx context.Context) wanted {
 
 // wantedBelow are the fields of a selection. Each fragment is visited once: its fields are the same wherever it is spread.
 // Without variables, a selection with a condition on a variable counts as included; a compiled selection has no conditions.
-func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
-	all := wanted{}
+func wantedBelow(selected ast.SelectionSet, variables map[string]any) wantedFields {
+	all := wantedFields{}
 	known := map[*ast.FragmentDefinition]bool{}
 	var add func(selected ast.SelectionSet)
 	add = func(selected ast.SelectionSet) {
@@ -109,13 +109,13 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 	field, variables := fieldOf(ctx), graphql.GetOperationContext(ctx).Variables
 	key := pageKeyOf(field, variables)
 	// The first field to run reads for the others, which wait for it. That field is the first of the askers.
-	whole, err := dataloader.Shared(ctx, key, func(ctx context.Context) (*C, error) {
+	whole, err := dataloader.ReadShared(ctx, key, func(ctx context.Context) (*C, error) {
 		askers, largest := []asker{{field, size}}, size
 		for _, other := range wantedOf(ctx)[key.field] {
 			if other == field || pageKeyOf(other, variables) != key {
 				continue
 			}
-			if size, err := firstOf(other, variables); err == nil {
+			if size, err := requestedSize(other, variables); err == nil {
 				askers, largest = append(askers, asker{other, size}), max(largest, size)
 			}
 		}
@@ -127,8 +127,8 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 	return page, size, err
 }
 
-// selects reports whether one of these fields is selected in the payload of the mutation that a context resolves.
-func selects(ctx context.Context, fields ...string) bool {
+// payloadSelects reports whether one of these fields is selected in the payload of the mutation that a context resolves.
+func payloadSelects(ctx context.Context, fields ...string) bool {
 	payload, all := fieldOf(ctx).Definition.Type.Name(), wantedOf(ctx)
 	return slices.ContainsFunc(fields, func(name string) bool { return len(all[payload+"."+name]) > 0 })
 }
@@ -136,9 +136,9 @@ func selects(ctx context.Context, fields ...string) bool {
 // fieldOf is the field that is resolved in a context.
 func fieldOf(ctx context.Context) *ast.Field { return graphql.GetFieldContext(ctx).Field.Field }
 
-// firstOf is the size of the page that a field requests. It is for looking ahead: a field that the executor has not reached
+// requestedSize is the size of the page that a field requests. It is for looking ahead: a field that the executor has not reached
 // yet has its arguments only in the document.
-func firstOf(field *ast.Field, variables map[string]any) (int, error) {
+func requestedSize(field *ast.Field, variables map[string]any) (int, error) {
 	first, err := argument(field.ArgumentMap(variables), "first", graph.UnmarshalInt)
 	if err != nil {
 		return 0, err

@@ -52,7 +52,7 @@ func TestAMutationReadsWhatItSelects(t *testing.T) {
 	} {
 		// cost is the number of statements and of round trips to Redis of the mutation.
 		cost := func(post int, selected string) (statements int, trips int64) {
-			a.Quiet(a.Fanout)
+			a.RunAllJobs(a.Fanout)
 			sql.take()
 			a.must("alice", "mutation { "+fmt.Sprintf(mutation.text, group, posts[post], selected)+" }", nil)
 			for _, count := range sql.take() {

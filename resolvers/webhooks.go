@@ -45,8 +45,8 @@ func (r *Resolver) webhook(ctx context.Context, name string) (graph.Webhook, err
 	return list[0], nil
 }
 
-// orNoStatus is an HTTP status, nil for none.
-func orNoStatus(status int) *int {
+// statusOrNull is an HTTP status, nil for none.
+func statusOrNull(status int) *int {
 	if status == 0 {
 		return nil
 	}
@@ -60,12 +60,12 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	if err != nil {
 		return nil, err
 	}
-	list, err := r.Webhooks.Dead(ctx, name, size)
+	list, err := r.Webhooks.DeadLetters(ctx, name, size)
 	shown := make([]graph.WebhookDeadLetter, len(list))
 	for i, letter := range list {
 		shown[i] = graph.WebhookDeadLetter{
 			UserID: services.GlobalID(services.UserType, letter.UserKey), Key: letter.UserKey, Version: stream.VersionText(letter.Seq), Attempts: letter.Attempts,
-			FirstAt: letter.FirstAt, DeadAt: letter.DeadAt, Status: orNoStatus(letter.Status), Error: letter.Error,
+			FirstAt: letter.FirstAt, DeadAt: letter.DeadAt, Status: statusOrNull(letter.Status), Error: letter.Error,
 		}
 	}
 	return shown, err
@@ -74,7 +74,7 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 // addWebhook returns the secret, which cannot be read later. The receiver needs it to check signatures. If it is lost,
 // rotateWebhookSecret makes a new one.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
-	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
+	return runAsAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
 		// Neither the address nor the secret is in the record of the act: an address may hold a secret too.
 		secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
 			Name: input.Name, URL: input.URL, FromStart: input.FromStart,
@@ -83,14 +83,14 @@ func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) 
 		if err != nil {
 			return nil, err
 		}
-		return &graph.AddWebhookPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
+		return &graph.AddWebhookPayload{Webhook: nilOnError[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
 	})
 }
 
 // removeWebhook ends the deliveries, and drops the waiting letters. A second call is NOT_FOUND, so that a mistyped name is not
 // taken for a success.
 func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookInput) (*graph.RemoveWebhookPayload, error) {
-	return asAdmin(ctx, r, "removeWebhook", input.Name, "", func(ctx context.Context) (*graph.RemoveWebhookPayload, error) {
+	return runAsAdmin(ctx, r, "removeWebhook", input.Name, "", func(ctx context.Context) (*graph.RemoveWebhookPayload, error) {
 		return &graph.RemoveWebhookPayload{Name: input.Name}, r.Webhooks.Remove(ctx, input.Name)
 	})
 }
@@ -99,7 +99,7 @@ func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookI
 // secret without refusing a delivery. An overlap of 0 is for a secret that has leaked.
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
 	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
-	return asAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
+	return runAsAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
 		const most = int(webhooks.MaxOverlap / time.Hour)
 		if input.OverlapHours < 0 || input.OverlapHours > most {
 			return nil, services.Errorf(services.Invalid, "overlapHours: 0 to %d are allowed, got %d", most, input.OverlapHours)
@@ -108,20 +108,20 @@ func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWe
 		if err != nil {
 			return nil, err
 		}
-		return &graph.RotateWebhookSecretPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
+		return &graph.RotateWebhookSecretPayload{Webhook: nilOnError[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
 	})
 }
 
 // testWebhook sends one event now, from this node. A refusal by the receiver is a result and no error. The event goes through no
 // queue and changes no state, so a webhook that is down can be tested too.
 func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput) (*graph.TestWebhookPayload, error) {
-	return asAdmin(ctx, r, "testWebhook", input.Name, "", func(ctx context.Context) (*graph.TestWebhookPayload, error) {
+	return runAsAdmin(ctx, r, "testWebhook", input.Name, "", func(ctx context.Context) (*graph.TestWebhookPayload, error) {
 		tested, err := r.Webhooks.Test(ctx, input.Name)
 		if err != nil {
 			return nil, err
 		}
 		return &graph.TestWebhookPayload{
-			Accepted: tested.Error == "", Status: orNoStatus(tested.Status), Error: orNull(tested.Error), TookMs: int(tested.Took.Milliseconds()),
+			Accepted: tested.Error == "", Status: statusOrNull(tested.Status), Error: orNull(tested.Error), TookMs: int(tested.Took.Milliseconds()),
 		}, nil
 	})
 }
@@ -134,7 +134,7 @@ func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookI
 	if input.UserID != nil {
 		details = "of one user"
 	}
-	return asAdmin(ctx, r, "replayWebhook", input.Name, details, func(ctx context.Context) (*graph.ReplayWebhookPayload, error) {
+	return runAsAdmin(ctx, r, "replayWebhook", input.Name, details, func(ctx context.Context) (*graph.ReplayWebhookPayload, error) {
 		key := ""
 		if input.UserID != nil {
 			var err error
@@ -146,6 +146,6 @@ func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookI
 		if err != nil {
 			return nil, err
 		}
-		return &graph.ReplayWebhookPayload{Replayed: replayed, Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name))}, nil
+		return &graph.ReplayWebhookPayload{Replayed: replayed, Webhook: nilOnError[graph.Webhook](r)(r.webhook(ctx, input.Name))}, nil
 	})
 }

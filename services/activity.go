@@ -36,10 +36,10 @@ func (t ActivityThresholds) Check() error {
 // hours is a threshold in the unit of the API.
 func hours(d time.Duration) int { return int(d / time.Hour) }
 
-// Then returns the thresholds next, with the AwayBefore that they need if they replace t at the time at. Users who were idle under t
+// ReplacedBy returns the thresholds next, with the AwayBefore that they need if they replace t at the time at. Users who were idle under t
 // got no posts of big authors. With a longer IdleAfter they would count as active: AwayBefore keeps them idle until they come back
 // and are rebuilt.
-func (t ActivityThresholds) Then(next ActivityThresholds, at time.Time) ActivityThresholds {
+func (t ActivityThresholds) ReplacedBy(next ActivityThresholds, at time.Time) ActivityThresholds {
 	next.AwayBefore = t.IdleSince(at)
 	return next
 }

@@ -35,7 +35,7 @@ func TestChangedThresholdsKeepIdleUsersIdle(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "set") {
 				idle := time.Duration(rapid.IntRange(1, 40*24).Draw(t, "idle")) * time.Hour
-				held = held.Then(ActivityThresholds{IdleAfter: idle, DormantAfter: max(idle, 30*aDay)}, now)
+				held = held.ReplacedBy(ActivityThresholds{IdleAfter: idle, DormantAfter: max(idle, 30*aDay)}, now)
 			} else {
 				now = now.Add(time.Duration(rapid.IntRange(0, 15*24).Draw(t, "pass")) * time.Hour)
 			}

@@ -74,8 +74,8 @@ func (h *HostCategories) All() []HostCategory {
 	return h.List
 }
 
-// At is the version; 0 before the first definition.
-func (h *HostCategories) At() uint64 {
+// VersionOrZero is the version; 0 before the first definition.
+func (h *HostCategories) VersionOrZero() uint64 {
 	if h == nil {
 		return 0
 	}
@@ -145,23 +145,23 @@ func (o *OlderCounts) Of(category Category) *int {
 
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
-	Newest   PostID // the position of the newest notification; 0 if there never was one
-	Version  uint64 // rises with every change of the list; 0 if it is not known
-	Older    OlderCounts
-	Total    Count // the sum of the counts that enter it
-	Like     Count
-	Comment  Count
-	Mention  Count
-	Follow   Count
-	Reminder Count
-	Hosts    []CategoryCount // counts of the host application's categories, in the order of Defined
-	Defined  *HostCategories // the host application's categories, as they were when the counts were read; nil for none
+	Newest         PostID // the position of the newest notification; 0 if there never was one
+	Version        uint64 // rises with every change of the list; 0 if it is not known
+	Older          OlderCounts
+	Total          Count // the sum of the counts that enter it
+	Like           Count
+	Comment        Count
+	Mention        Count
+	Follow         Count
+	Reminder       Count
+	HostCounts     []CategoryCount // counts of the host application's categories, in the order of HostCategories
+	HostCategories *HostCategories // the host application's categories, as they were when the counts were read; nil for none
 }
 
 // Equal reports whether two counts show the same.
 func (n *NotificationCounts) Equal(other *NotificationCounts) bool {
 	a, b := *n, *other
-	if !slices.Equal(a.Hosts, b.Hosts) || a.Defined.At() != b.Defined.At() {
+	if !slices.Equal(a.HostCounts, b.HostCounts) || a.HostCategories.VersionOrZero() != b.HostCategories.VersionOrZero() {
 		return false
 	}
 	for _, category := range Categories {
@@ -172,11 +172,11 @@ func (n *NotificationCounts) Equal(other *NotificationCounts) bool {
 	return a.Newest == b.Newest && a.Version == b.Version && a.Older == b.Older && a.Total == b.Total
 }
 
-// HostCount is the count of a category of the host application; nil if Hosts does not have it.
+// HostCount is the count of a category of the host application; nil if HostCounts does not have it.
 func (n *NotificationCounts) HostCount(name Category) *CategoryCount {
-	for i := range n.Hosts {
-		if n.Hosts[i].Name == string(name) {
-			return &n.Hosts[i]
+	for i := range n.HostCounts {
+		if n.HostCounts[i].Name == string(name) {
+			return &n.HostCounts[i]
 		}
 	}
 	return nil
@@ -209,9 +209,9 @@ type CategoryCount struct {
 
 // Categories are the counts of all categories, in the order of Categories, and then those of the host application.
 func (n *NotificationCounts) Categories() []CategoryCount {
-	counts := make([]CategoryCount, len(Categories), len(Categories)+len(n.Hosts))
+	counts := make([]CategoryCount, len(Categories), len(Categories)+len(n.HostCounts))
 	for i, category := range Categories {
 		counts[i] = CategoryCount{category, string(category), *n.Of(category), *n.Older.Of(category)}
 	}
-	return append(counts, n.Hosts...)
+	return append(counts, n.HostCounts...)
 }

@@ -66,7 +66,7 @@ func (c *IDClock) Next() PostID {
 	// continue in the next one.
 	c.last = max(now, c.last+1<<idNodeBits)
 	if c.last&pastHalf != 0 { // the ID of an event was observed, or this half of the millisecond is full
-		_, c.last = c.last.OfMillisecond()
+		_, c.last = c.last.MillisecondBounds()
 	}
 	return c.last | c.node
 }

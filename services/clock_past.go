@@ -30,7 +30,7 @@ func (p *pastIDs) keep(first, last PostID) {
 // NextAt makes an ID of an event that happened at a moment, to the millisecond. It differs from all IDs of Next, also from later ones.
 // IDs of one millisecond rise in the order of the calls; a full millisecond continues in the next one. The ID may be less than the
 // IDs of other nodes and of earlier processes. A caller that needs an ID greater than all IDs in a table reads the table's last ID,
-// and calls After.
+// and calls RaiseAbove.
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,9 +46,9 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	}
 }
 
-// After returns this ID if it is greater than taken. If not, it returns the next ID of an event after taken, with this ID's node
+// RaiseAbove returns this ID if it is greater than taken. If not, it returns the next ID of an event after taken, with this ID's node
 // bits.
-func (id PostID) After(taken PostID) PostID {
+func (id PostID) RaiseAbove(taken PostID) PostID {
 	const node = 1<<idNodeBits - 1
 	if id > taken {
 		return id
@@ -57,8 +57,8 @@ func (id PostID) After(taken PostID) PostID {
 	return taken&^node + 1<<idNodeBits | id&(pastHalf|node)
 }
 
-// OfMillisecond returns the least ID of this ID's millisecond, and the least ID of the next millisecond.
-func (id PostID) OfMillisecond() (first, next PostID) {
+// MillisecondBounds returns the least ID of this ID's millisecond, and the least ID of the next millisecond.
+func (id PostID) MillisecondBounds() (first, next PostID) {
 	first = id &^ (PostsAMillisecond - 1)
 	return first, first + PostsAMillisecond
 }

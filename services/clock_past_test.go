@@ -82,7 +82,7 @@ func TestIDsOfThePresentAndOfThePastDiffer(t *testing.T) {
 	}
 }
 
-// After returns an ID that is greater than the IDs of a table, and keeps the node's bits.
+// RaiseAbove returns an ID that is greater than the IDs of a table, and keeps the node's bits.
 func TestAnIDAfterATakenOne(t *testing.T) {
 	const first = PostID(5) << idLowBits
 	for _, c := range []struct{ id, taken, want PostID }{
@@ -95,11 +95,11 @@ func TestAnIDAfterATakenOne(t *testing.T) {
 		{first | pastHalf | 7, first | pastHalf | 2<<idNodeBits | 2, first | pastHalf | 3<<idNodeBits | 7},
 		{first | pastHalf | 7, first | (PostsAMillisecond - 1), first + PostsAMillisecond | pastHalf | 7},
 	} {
-		if got := c.id.After(c.taken); got != c.want || got <= c.taken {
+		if got := c.id.RaiseAbove(c.taken); got != c.want || got <= c.taken {
 			t.Errorf("%d after %d is %d, want %d", c.id, c.taken, got, c.want)
 		}
 	}
-	if from, next := (first + 5).OfMillisecond(); from != first || next != first+PostsAMillisecond {
+	if from, next := (first + 5).MillisecondBounds(); from != first || next != first+PostsAMillisecond {
 		t.Errorf("the millisecond is %d to %d", from, next)
 	}
 }

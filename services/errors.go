@@ -143,9 +143,9 @@ func Wrapf(code Code, cause error, format string, args ...any) error {
 	return newError(code, cause, format, args)
 }
 
-// About returns an error with another argument, for callers whose input has another name for the object at fault. An error without a code
+// WithArgument returns an error with another argument, for callers whose input has another name for the object at fault. An error without a code
 // stays as it is.
-func About(argument string, err error) error {
+func WithArgument(argument string, err error) error {
 	known, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err

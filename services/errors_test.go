@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAbout(t *testing.T) {
+func TestWithArgument(t *testing.T) {
 	for _, c := range []struct {
 		err     error
 		message string
@@ -17,7 +17,7 @@ func TestAbout(t *testing.T) {
 		{&Error{Code: Conflict, Message: "events[0].at: it is late", Argument: "other"}, "ids: it is late", 0},
 	} {
 		before := *c.err.(*Error)
-		about, is := About("ids", c.err).(*Error)
+		about, is := WithArgument("ids", c.err).(*Error)
 		if !is || about.Message != c.message || about.Argument != "ids" || about.Code != CodeOf(c.err) || about.Limit != c.limit {
 			t.Errorf("%v is %+v", c.err, about)
 		}
@@ -25,7 +25,7 @@ func TestAbout(t *testing.T) {
 			t.Errorf("%+v became %v", before, c.err)
 		}
 	}
-	if plain := errors.New("plain"); About("ids", plain) != plain || About("ids", nil) != nil {
+	if plain := errors.New("plain"); WithArgument("ids", plain) != plain || WithArgument("ids", nil) != nil {
 		t.Error("an error without a code is another one")
 	}
 }

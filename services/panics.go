@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// panicked is the error of a panic. Its text has the stack, so that whoever logs the error logs the stack too.
-type panicked struct{ text string }
+// panicError is the error of a panic. Its text has the stack, so that whoever logs the error logs the stack too.
+type panicError struct{ text string }
 
-func (p *panicked) Error() string { return p.text }
+func (p *panicError) Error() string { return p.text }
 
-// Panicked returns the error for a panic, from the value that recover returned: INTERNAL, with the stack in its second and further
+// NewPanicError returns the error for a panic, from the value that recover returned: INTERNAL, with the stack in its second and further
 // lines. An error of a panic that was raised again in another goroutine stays as it is: it has the first stack.
-func Panicked(cause any) error {
+func NewPanicError(cause any) error {
 	if known, is := cause.(error); is && IsPanic(known) {
 		return known
 	}
-	return &panicked{fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())}
+	return &panicError{fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())}
 }
 
 // Recover turns a panic of the function that defers it into that function's error. A goroutine that runs the code of a feature, or
@@ -28,33 +28,33 @@ func Panicked(cause any) error {
 // which serves everybody.
 func Recover(err *error) {
 	if cause := recover(); cause != nil {
-		*err = Panicked(cause)
+		*err = NewPanicError(cause)
 	}
 }
 
 // IsPanic reports whether an error is that of a panic.
 func IsPanic(err error) bool {
-	_, is := errors.AsType[*panicked](err)
+	_, is := errors.AsType[*panicError](err)
 	return is
 }
 
-// PassOn panics again if err is the error of a panic, and returns any other error. A goroutine that waits for others calls it with
+// Repanic panics again if err is the error of a panic, and returns any other error. A goroutine that waits for others calls it with
 // their error, which a deferred Recover has made: their panic then unwinds the waiting goroutine too, as if it had done the work
 // itself.
-func PassOn(err error) error {
+func Repanic(err error) error {
 	if IsPanic(err) {
 		panic(err)
 	}
 	return err
 }
 
-// keepPause is the time between a panic and the next run of the loop. A bug that panics each time costs a line of the log per
+// pauseAfterPanic is the time between a panic and the next run of the loop. A bug that panics each time costs a line of the log per
 // second.
-const keepPause = time.Second
+const pauseAfterPanic = time.Second
 
-// Keep runs a loop, and begins it again after a panic, until ctx ends or the loop returns. A loop that panics must end its own
+// KeepRunning runs a loop, and begins it again after a panic, until ctx ends or the loop returns. A loop that panics must end its own
 // goroutines and release its locks; otherwise the next run would wait for them.
-func Keep(ctx context.Context, log *slog.Logger, loop func(ctx context.Context) error) error {
+func KeepRunning(ctx context.Context, log *slog.Logger, loop func(ctx context.Context) error) error {
 	for {
 		err := func() (err error) {
 			defer Recover(&err)
@@ -67,7 +67,7 @@ func Keep(ctx context.Context, log *slog.Logger, loop func(ctx context.Context) 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(keepPause):
+		case <-time.After(pauseAfterPanic):
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestRecover(t *testing.T) {
 // A panic is passed on to the goroutine that waits, with the stack of the goroutine that panicked.
 func TestPassOn(t *testing.T) {
 	mine := errors.New("mine")
-	if err := PassOn(mine); err != mine || PassOn(nil) != nil || IsPanic(mine) {
+	if err := Repanic(mine); err != mine || Repanic(nil) != nil || IsPanic(mine) {
 		t.Errorf("the error is %v", err)
 	}
 	var first error
@@ -43,7 +43,7 @@ func TestPassOn(t *testing.T) {
 			defer Recover(&first)
 			panic("while it works")
 		}()
-		return PassOn(fmt.Errorf("wrapped: %w", first))
+		return Repanic(fmt.Errorf("wrapped: %w", first))
 	}()
 	if !errors.Is(again, first) || !IsPanic(again) || strings.Count(again.Error(), "[running]") != 1 {
 		t.Errorf("it was passed on as %v", again)
@@ -56,17 +56,17 @@ func TestKeep(t *testing.T) {
 		var log strings.Builder
 		mine, runs := errors.New("mine"), 0
 		began := time.Now()
-		err := Keep(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
+		err := KeepRunning(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
 			if runs++; runs < 3 {
 				panic("while it works")
 			}
 			return mine
 		})
-		if err != mine || runs != 3 || time.Since(began) != 2*keepPause || strings.Count(log.String(), "while it works") != 2 {
+		if err != mine || runs != 3 || time.Since(began) != 2*pauseAfterPanic || strings.Count(log.String(), "while it works") != 2 {
 			t.Errorf("%v after %d runs and %v: %s", err, runs, time.Since(began), &log)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		err = Keep(ctx, slog.New(slog.DiscardHandler), func(context.Context) error {
+		err = KeepRunning(ctx, slog.New(slog.DiscardHandler), func(context.Context) error {
 			cancel()
 			panic("at the end")
 		})

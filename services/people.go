@@ -66,8 +66,8 @@ type Restriction struct {
 	Until time.Time // of a mute: when it ends by itself; zero for never
 }
 
-// Edge is the follow that a mute or a hide makes ineffective, whether the follow exists or not.
-func (r Restriction) Edge() Edge {
+// AffectedFollow is the follow that a mute or a hide makes ineffective, whether the follow exists or not.
+func (r Restriction) AffectedFollow() Edge {
 	if r.Kind == Hide {
 		return Edge{Follower: r.Other, Followee: r.Owner}
 	}

@@ -7,9 +7,9 @@ type CategoryModes struct {
 	Of      map[Category]CategoryMode
 }
 
-// Over returns the mode in which a category counts for the user. usual is the mode of its definition, which applies if the user
+// EffectiveMode returns the mode in which a category counts for the user. usual is the mode of its definition, which applies if the user
 // chose none. A number that the definition keeps out of the total stays out, even if the user chose COUNT: see CategoryMode.Chosen.
-func (m CategoryModes) Over(category Category, usual CategoryMode) CategoryMode {
+func (m CategoryModes) EffectiveMode(category Category, usual CategoryMode) CategoryMode {
 	if chosen, some := m.Of[category]; some {
 		return usual.Chosen(chosen)
 	}

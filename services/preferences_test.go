@@ -3,7 +3,7 @@ package services
 import "testing"
 
 // A user's choice overrides the definition of a category, except that a number the definition keeps out of the total stays out.
-func TestChoicesGoOverDefinitions(t *testing.T) {
+func TestAChosenModeOverridesTheDefinition(t *testing.T) {
 	const none = CategoryMode(255)
 	for _, one := range []struct{ defined, chosen, want CategoryMode }{
 		{CategoryCounted, none, CategoryCounted}, {CategoryDot, none, CategoryDot}, {CategoryApart, none, CategoryApart},
@@ -15,7 +15,7 @@ func TestChoicesGoOverDefinitions(t *testing.T) {
 		if one.chosen == none {
 			delete(modes.Of, "orders")
 		}
-		if got := modes.Over("orders", one.defined); got != one.want {
+		if got := modes.EffectiveMode("orders", one.defined); got != one.want {
 			t.Errorf("%d over %d is %d, want %d", one.chosen, one.defined, got, one.want)
 		}
 	}

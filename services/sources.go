@@ -95,7 +95,7 @@ type Badges struct {
 	Quiet         bool      // the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes the badges next; zero is never
 	Key           string    // of the user, if the viewer is another user; else ""
-	Learned       uint64    // the part of Version's shared half that changelog.Follower.Learned counts; time alone never changes it
+	Learned       uint64    // the part of Version's shared half that changelog.Follower.LearnedSums counts; time alone never changes it
 }
 
 // IsNode says that the badges can be fetched by their ID.
@@ -138,9 +138,9 @@ type Dot struct {
 	Lit  bool
 }
 
-// MessagesCounted bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
+// MaxCountedMessages bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
 // not read them all. With more unread messages the count is this number, AT_LEAST.
-const MessagesCounted = 1000
+const MaxCountedMessages = 1000
 
 // MessageTypeState is the absolute count of one type of site messages, as the facts had it at a version.
 type MessageTypeState struct {

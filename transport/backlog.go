@@ -41,9 +41,9 @@ func (b *backlog) leave(answer int) {
 	}
 }
 
-// within returns the time that the write of an answer may take, at most usual. It is called after enter, so that the answer
+// writeTimeout returns the time that the write of an answer may take, at most usual. It is called after enter, so that the answer
 // itself is in the sum. An answer whose write began before the backlog grew keeps its longer deadline.
-func (b *backlog) within(answer int, usual time.Duration) time.Duration {
+func (b *backlog) writeTimeout(answer int, usual time.Duration) time.Duration {
 	// A small answer does not wait for its client and keeps the usual time.
 	if answer > smallAnswer && b.waiting.Load() > b.limit {
 		return min(usual, hurriedTimeout)

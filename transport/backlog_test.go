@@ -66,7 +66,7 @@ func (w *world) askOverHTTP() (rest func() int) {
 func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
 	const patient, hurried = 3, 20
 	limit := func(cfg *SocketConfig) { cfg.Backlog = (patient + 1) * (longEcho + 1000) }
-	inWorld(t, limit, func(w *world) {
+	runInWorlds(t, limit, func(w *world) {
 		before := w.askOverHTTP()
 		for range patient + hurried {
 			w.askOverSocket()
@@ -75,7 +75,7 @@ func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
 		if open := w.sockets.Stats().Open; open != patient+hurried {
 			t.Fatalf("%d sockets are open at first", open)
 		}
-		pass(hurriedTimeout + time.Millisecond)
+		passTime(hurriedTimeout + time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != patient {
 			t.Errorf("%d sockets are open after %v, want the first %d", open, hurriedTimeout, patient)
@@ -86,7 +86,7 @@ func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
 		if got := before(); got < longEcho {
 			t.Errorf("%d bytes were to be had of the answer that was asked for first", got)
 		}
-		pass(8 * time.Second)
+		passTime(8 * time.Second)
 		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != patient+hurried {
 			t.Errorf("after the write deadline: %+v", stats)
@@ -95,7 +95,7 @@ func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
 			t.Errorf("%d bytes are still counted", waiting)
 		}
 		w.askOverSocket()
-		pass(hurriedTimeout + time.Millisecond)
+		passTime(hurriedTimeout + time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 1 {
 			t.Error("a single client is hurried")

@@ -41,9 +41,9 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	expect(t, post(t, handler, `mutation{set(text:"`+long+`")}`).body, "the mutation has been executed")
-	expect(t, post(t, manyErrors(t, limit), "{hello}").body, "ask for fewer fields")
+	expect(t, post(t, newManyErrorsHandler(t, limit), "{hello}").body, "ask for fewer fields")
 
-	inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = limit }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.AnswerLimit = limit }, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("q", `{echo(text:"`+long+`")}`)
 		text := c.next()
@@ -59,8 +59,8 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 	})
 }
 
-// manyErrors is a handler whose answers have little data and long errors.
-func manyErrors(t *testing.T, limit int) http.Handler {
+// newManyErrorsHandler makes a handler whose answers have little data and long errors.
+func newManyErrorsHandler(t *testing.T, limit int) http.Handler {
 	return newHTTP(t, func(cfg *Config) {
 		cfg.AnswerLimit = limit
 		cfg.Around = func(server *handler.Server) {
@@ -79,12 +79,12 @@ func manyErrors(t *testing.T, limit int) http.Handler {
 // (plain).
 func TestLongEventsEndTheirSubscription(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
-		inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(`{"ticks":1234}`) }, func(w *world) {
+		runInWorlds(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(`{"ticks":1234}`) }, func(w *world) {
 			c := w.open("alice")
 			c.subscribe("1", "subscription { "+field+" }")
 			synctest.Wait()
 			w.schema.hub.publish(1234)
-			c.expect(strings.Replace(tick("1", 1234), "ticks", field, 1))
+			c.expect(strings.Replace(tickMessage("1", 1234), "ticks", field, 1))
 			w.schema.hub.publish(12345)
 			if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, "15 bytes, up to 14 are allowed") {
 				t.Errorf("%s: %s", field, got)
@@ -96,7 +96,7 @@ func TestLongEventsEndTheirSubscription(t *testing.T) {
 
 // A client that does not read its answer is disconnected after the write timeout. At most smallAnswer bytes can be read after that.
 func TestAnUnreadAnswerIsCutOff(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.listener.dial(w.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAnUnreadAnswerIsCutOff(t *testing.T) {
 		if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 			t.Fatalf("%q %v", line, err)
 		}
-		pass(time.Minute) // while the client does not read
+		passTime(time.Minute) // while the client does not read
 		rest, err := io.ReadAll(reader)
 		if len(rest) > smallAnswer || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("after %v: %d bytes were still to be had, error %v", time.Since(start), len(rest), err)
@@ -127,9 +127,9 @@ func (a addressed) RemoteAddr() net.Addr {
 }
 
 func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
-	inner := &handedListener{conns: make(chan net.Conn, 20)}
-	connections := NewConnections(2, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
-	listener := connections.Bound(inner)
+	inner := &chanListener{conns: make(chan net.Conn, 20)}
+	connections := NewConnectionLimit(2, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	listener := connections.WrapListener(inner)
 	var peers []net.Conn
 	arrive := func(from string) (peer net.Conn) {
 		peer, server := net.Pipe()
@@ -152,8 +152,8 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	first := accept("192.0.2.1:1")
 	accept("192.0.2.1:2")
 	accept("192.0.2.2:4")
-	if _, err := third.Read(make([]byte, 1)); err != io.EOF || connections.Refused() != 1 {
-		t.Errorf("the third: %v, %d refused", err, connections.Refused())
+	if _, err := third.Read(make([]byte, 1)); err != io.EOF || connections.CountRefused() != 1 {
+		t.Errorf("the third: %v, %d refused", err, connections.CountRefused())
 	}
 	for range 2 { // closing twice frees only one connection
 		_ = first.Close()
@@ -172,10 +172,10 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 		arrive(fmt.Sprintf("10.0.0.1:%d", i))
 		accept(fmt.Sprintf("10.0.0.1:%d", i))
 	}
-	if connections.Refused() != 3 {
-		t.Errorf("%d refused, want 3", connections.Refused())
+	if connections.CountRefused() != 3 {
+		t.Errorf("%d refused, want 3", connections.CountRefused())
 	}
-	if NewConnections(0, nil).Bound(inner) != net.Listener(inner) {
+	if NewConnectionLimit(0, nil).WrapListener(inner) != net.Listener(inner) {
 		t.Error("no limit costs a wrapper")
 	}
 	for _, peer := range peers {
@@ -183,12 +183,12 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	}
 }
 
-// handedListener accepts the connections that a test gives it.
-type handedListener struct{ conns chan net.Conn }
+// chanListener accepts the connections that a test gives it.
+type chanListener struct{ conns chan net.Conn }
 
-func (l *handedListener) Accept() (net.Conn, error) { return <-l.conns, nil }
-func (l *handedListener) Close() error              { return nil }
-func (l *handedListener) Addr() net.Addr            { return &net.IPAddr{} }
+func (l *chanListener) Accept() (net.Conn, error) { return <-l.conns, nil }
+func (l *chanListener) Close() error              { return nil }
+func (l *chanListener) Addr() net.Addr            { return &net.IPAddr{} }
 
 // The larger body limit of the scope ingest applies only to variables: the text, which is parsed and cached, stays small.
 func TestOnlyVariablesMayBeLong(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// compressFrom is the length in bytes from which an answer is compressed. A shorter one, such as badges, fits into a few packets
+// minGzipSize is the length in bytes from which an answer is compressed. A shorter one, such as badges, fits into a few packets
 // anyway: compression would only cost time. The Front and writeResponse both use it, so that they give the same answer.
-const compressFrom = 2 << 10
+const minGzipSize = 2 << 10
 
 // compressors holds writers for reuse: a new one takes more memory than most answers. They are of a library that is faster than Go's
 // own compress/gzip.
@@ -21,9 +21,9 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed returns the body compressed by gzip at the fastest level. BenchmarkCompressed measures a page of 20 posts. A slower
+// gzipBody returns the body compressed by gzip at the fastest level. BenchmarkCompressed measures a page of 20 posts. A slower
 // level costs much time and saves few bytes, because most of an answer is repeated keys.
-func compressed(body []byte) []byte {
+func gzipBody(body []byte) []byte {
 	var short bytes.Buffer
 	// A guess at the length, so that the buffer seldom grows.
 	short.Grow(len(body) / 3)

@@ -16,7 +16,7 @@ import (
 // An answer is compressed if it is long and the client accepts gzip. The decompressed answer is the same in any case.
 func TestLongAnswersAreCompressedForClientsThatTakeIt(t *testing.T) {
 	handler := newHTTP(t, nil)
-	long, short := strings.Repeat("a long answer, ", compressFrom/10), "short"
+	long, short := strings.Repeat("a long answer, ", minGzipSize/10), "short"
 	for _, test := range []struct {
 		text, accepts, media string
 		want                 bool
@@ -62,8 +62,8 @@ func TestCompressedAnswersDoNotMix(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			for k := range 50 {
-				text := strings.Repeat(fmt.Sprintf("answer %d of %d ", k, i), compressFrom/8+k)
-				reader, err := gzip.NewReader(strings.NewReader(string(compressed([]byte(text)))))
+				text := strings.Repeat(fmt.Sprintf("answer %d of %d ", k, i), minGzipSize/8+k)
+				reader, err := gzip.NewReader(strings.NewReader(string(gzipBody([]byte(text)))))
 				if err != nil {
 					t.Error(err)
 					return
@@ -95,8 +95,8 @@ func BenchmarkCompressed(b *testing.B) {
 	body := feedPage()
 	b.ReportAllocs()
 	for b.Loop() {
-		compressed(body)
+		gzipBody(body)
 	}
 	b.ReportMetric(float64(len(body)), "bytes/before")
-	b.ReportMetric(float64(len(compressed(body))), "bytes/after")
+	b.ReportMetric(float64(len(gzipBody(body))), "bytes/after")
 }

@@ -13,11 +13,11 @@ const (
 	objectCost   = 2   // an object, whatever its selection
 	leafCost     = 1   // a scalar or an enum
 	assumedItems = 10  // items of a list without an argument for its length
-	maxItems     = 100 // items of a page, except the pages in Config.Pages
+	maxItems     = 100 // items of a page, except the pages in Config.MaxPageSizes
 )
 
 // cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of variables.
-// One unit is about a microsecond of the server's time. The cost is computed once for a document. For each request, cost.in applies
+// One unit is about a microsecond of the server's time. The cost is computed once for a document. For each request, cost.forVariables applies
 // the variables, and does not walk the document again. All sums stop at maxCount, so that none overflows.
 type cost struct {
 	fixed       int       // the part that depends on no variable
@@ -47,11 +47,11 @@ type amount struct {
 	most     int // the greatest value, or length, of the argument; 0: maxItems for a value, and no bound for a length
 }
 
-// in returns the cost for given values of the variables, at most maxCount.
-func (c cost) in(variables map[string]any) int {
+// forVariables returns the cost for given values of the variables, at most maxCount.
+func (c cost) forVariables(variables map[string]any) int {
 	sum := c.fixed
 	for _, part := range c.perItem {
-		sum = min(sum+part.items.in(variables)*part.each.in(variables), maxCount)
+		sum = min(sum+part.items.forVariables(variables)*part.each.forVariables(variables), maxCount)
 	}
 	return sum
 }
@@ -67,7 +67,7 @@ func (c *cost) add(other cost) {
 // once.
 func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.isList) {
-		count := items.in(nil)
+		count := items.forVariables(nil)
 		if len(c.perItem) == 0 {
 			return cost{fixed: min(count*c.fixed, maxCount), readsPage: c.readsPage}
 		}
@@ -75,26 +75,26 @@ func (c cost) times(items amount) cost {
 	return cost{perItem: []perItem{{items, c}}, readsPage: c.readsPage}
 }
 
-// in returns the number of items for given variables: the size of a page, up to the largest size, or the length of a list argument.
+// forVariables returns the number of items for given variables: the size of a page, up to the largest size, or the length of a list argument.
 // A value that is not a number counts as absent, and a negative number as 0: the request is refused when the value is read.
-func (a amount) in(variables map[string]any) int {
-	items := a.of(a.value, variables)
+func (a amount) forVariables(variables map[string]any) int {
+	items := a.itemsOf(a.value, variables)
 	switch {
 	case a.last != nil && a.value == nil:
-		items = a.of(a.last, variables)
+		items = a.itemsOf(a.last, variables)
 	case a.last != nil: // only the resolver knows whether first or last applies
-		items = max(items, a.of(a.last, variables))
+		items = max(items, a.itemsOf(a.last, variables))
 	}
 	return items
 }
 
-// of returns the number of items that one argument asks for.
-func (a amount) of(value *ast.Value, variables map[string]any) int {
+// itemsOf returns the number of items that one argument asks for.
+func (a amount) itemsOf(value *ast.Value, variables map[string]any) int {
 	if value == nil {
 		return a.ifAbsent
 	}
 	if a.isList {
-		count := a.count(variables)
+		count := a.listLength(variables)
 		if count == 0 && a.emptyIsAbsent {
 			return a.ifAbsent
 		}
@@ -124,8 +124,8 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	return max(0, min(number, most))
 }
 
-// count returns the length of the list argument. A single value counts as a list of one.
-func (a amount) count(variables map[string]any) int {
+// listLength returns the length of the list argument. A single value counts as a list of one.
+func (a amount) listLength(variables map[string]any) int {
 	switch a.value.Kind {
 	case ast.Variable:
 		given := variables[a.value.Raw]
@@ -148,7 +148,7 @@ func (a amount) count(variables map[string]any) int {
 	return 1
 }
 
-// costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
+// costModel computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
 // argument first, that number is the value of first or of last. For a list with a list as argument, it is the length of the argument.
 // For a list in the payload of a mutation of some IDs, it is the number of these IDs, but at most the assumed number unless there is a
 // page below the list. For any other list, it is an assumed number.
@@ -157,20 +157,20 @@ func (a amount) count(variables map[string]any) int {
 // for each item of the list: then the list is assumed to be as long as it can be. A page is read even if a client selects no item of
 // it, so each item then costs as much as a leaf. The costs follow from the document and its variables and not from the database, so
 // that a client can compute them. A list with few rows is not cheaper.
-type costs struct {
-	weights map[string]int // by Type.field
-	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
-	lists   map[string]int // the most items of lists whose arguments do not say how many, by Type.field
+type costModel struct {
+	weights      map[string]int // by Type.field
+	maxPageSizes map[string]int // the greatest values of first, by Type.field, where it is not maxItems
+	listLengths  map[string]int // the most items of lists whose arguments do not say how many, by Type.field
 }
 
 // operation is the cost of one operation of a valid document. A field that a directive skips costs the same as any other.
-func (c costs) operation(operation *ast.OperationDefinition) cost {
+func (c costModel) operation(operation *ast.OperationDefinition) cost {
 	return c.selections(operation.SelectionSet, nil, nil)
 }
 
 // selections is the cost of a selection set. of is the field around it; nil for an operation. page is the number of items in its lists;
 // nil if their own arguments determine it.
-func (c costs) selections(set ast.SelectionSet, of *ast.Field, page *amount) (sum cost) {
+func (c costModel) selections(set ast.SelectionSet, of *ast.Field, page *amount) (sum cost) {
 	for _, selection := range set {
 		switch one := selection.(type) {
 		case *ast.Field:
@@ -189,7 +189,7 @@ func (c costs) selections(set ast.SelectionSet, of *ast.Field, page *amount) (su
 
 // field is the cost of one field with its selections. of is the field around it; nil for a root field. page is the number of items of
 // the connection around it; nil without one.
-func (c costs) field(field, of *ast.Field, page *amount) cost {
+func (c costModel) field(field, of *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
 	}
@@ -208,7 +208,7 @@ func (c costs) field(field, of *ast.Field, page *amount) cost {
 	// The number of items of a connection does not multiply the connection itself, but the list of edges or nodes below it.
 	own := pageOf(field)
 	if own != nil {
-		own.most = c.pages[field.ObjectDefinition.Name+"."+field.Name]
+		own.most = c.maxPageSizes[field.ObjectDefinition.Name+"."+field.Name]
 	}
 	if own == nil && strings.HasSuffix(field.Definition.Type.Name(), "Connection") {
 		own = page // in a subscription to a list, the field around the connection has the argument first
@@ -268,7 +268,7 @@ func pageOf(field *ast.Field) *amount {
 // elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, the answer has
 // one item for each of them. It is the same for the ids in the input of the mutation around the list, but they count at most as the
 // assumed number unless all is true. If all is true, a list of unknown length counts as long as it can be, and not as long as assumed.
-func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
+func (c costModel) elementsOf(field, of *ast.Field, all bool) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)
 		if definition != nil && definition.Type.Elem != nil {
@@ -278,7 +278,7 @@ func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 	if strings.HasPrefix(field.ObjectDefinition.Name, "__") {
 		return amount{ifAbsent: 1} // introspection has its own bounds
 	}
-	most, known := c.lists[field.ObjectDefinition.Name+"."+field.Name]
+	most, known := c.listLengths[field.ObjectDefinition.Name+"."+field.Name]
 	if !known {
 		return amount{ifAbsent: assumedItems}
 	}

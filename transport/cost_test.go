@@ -37,10 +37,10 @@ func costOf(t *testing.T, query string, variables map[string]any) int {
 	if faults != nil {
 		t.Fatal(faults)
 	}
-	return costs{
-		weights: map[string]int{"Query.dear": 500, "Item.parts": 10}, pages: map[string]int{"Viewer.long": 1000},
-		lists: map[string]int{"Item.few": 3, "Item.many": 1000, "Marked.marked": 100},
-	}.operation(doc.Operations[0]).in(variables)
+	return costModel{
+		weights: map[string]int{"Query.dear": 500, "Item.parts": 10}, maxPageSizes: map[string]int{"Viewer.long": 1000},
+		listLengths: map[string]int{"Item.few": 3, "Item.many": 1000, "Marked.marked": 100},
+	}.operation(doc.Operations[0]).forVariables(variables)
 }
 
 func TestCost(t *testing.T) {
@@ -128,9 +128,9 @@ func BenchmarkCost(b *testing.B) {
 	if faults != nil {
 		b.Fatal(faults)
 	}
-	price, variables := costs{}.operation(doc.Operations[0]), map[string]any{"n": 20}
+	price, variables := costModel{}.operation(doc.Operations[0]), map[string]any{"n": 20}
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = price.in(variables)
+		_ = price.forVariables(variables)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // TestASlowReaderGetsTheLatest publishes many events to a client that does not read: only the event being written and the last
 // one arrive.
 func TestASlowReaderGetsTheLatest(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 			synctest.Wait()
 		}
 		got := []string{read(), read()}
-		if want := []string{tick("1", 1), tick("1", 100)}; !slices.Equal(got, want) {
+		if want := []string{tickMessage("1", 1), tickMessage("1", 100)}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 		synctest.Wait()
@@ -56,7 +56,7 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 }
 
 func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		const slow = 100 // more than there are workers
 		for range slow {
 			conn, err := w.dial(http.Header{}, protocol)
@@ -81,30 +81,30 @@ func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 		start := time.Now()
 		for value := range 5 {
 			w.schema.hub.publish(value)
-			c.expect(tick("1", value))
+			c.expect(tickMessage("1", value))
 		}
 		if held := time.Since(start); held != 0 {
 			t.Errorf("others were held up for %v", held)
 		}
-		pass(10*time.Second - time.Millisecond)
+		passTime(10*time.Second - time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != slow+1 {
 			t.Errorf("%d sockets before the write deadline", open)
 		}
-		pass(2 * time.Millisecond)
+		passTime(2 * time.Millisecond)
 		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Open != 1 || stats.Slow != slow {
 			t.Errorf("after the write deadline: %+v", stats)
 		}
 		w.schema.hub.publish(9)
-		c.expect(tick("1", 9))
+		c.expect(tickMessage("1", 9))
 	})
 }
 
 // TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: there is one for each subscription that does not wake (see
 // SocketConfig.Wake), and one for each socket that is not watched.
 func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("first", "subscription { ticks }")
 		sockets := 1
@@ -116,20 +116,20 @@ func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 				c.subscribe(fmt.Sprintf("%s%d", field, i), "subscription { "+field+" }")
 			}
 			synctest.Wait()
-			if got, want := ownGoroutines(t), sockets+round*9; got != want {
+			if got, want := countOwnGoroutines(t), sockets+round*9; got != want {
 				t.Errorf("after 9 more of %s: %d goroutines, want %d", field, got, want)
 			}
 		}
 		w.schema.hub.publish(1) // the workers end when there is no work left
 		synctest.Wait()
-		if got, want := ownGoroutines(t), sockets+9; got != want {
+		if got, want := countOwnGoroutines(t), sockets+9; got != want {
 			t.Errorf("after the events: %d goroutines, want %d", got, want)
 		}
 	})
 }
 
-// ownGoroutines counts the goroutines that sockets, operations and workers started.
-func ownGoroutines(t *testing.T) int {
+// countOwnGoroutines counts the goroutines that sockets, operations and workers started.
+func countOwnGoroutines(t *testing.T) int {
 	t.Helper()
 	var stacks strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
@@ -143,7 +143,7 @@ func ownGoroutines(t *testing.T) int {
 // code 1012.
 func TestAThousandSocketsOverTCP(t *testing.T) {
 	const count = 1000
-	w := overTCP(t)
+	w := newTCPWorld(t)
 	conns := make([]*websocket.Conn, count)
 	for i := range conns {
 		conn, err := w.dial(nil, protocol)
@@ -162,7 +162,7 @@ func TestAThousandSocketsOverTCP(t *testing.T) {
 	eventually.Holds(t, "the subscriptions are open", func() bool { return w.schema.hub.count() == count })
 	w.schema.hub.publish(42)
 	for i, conn := range conns {
-		for _, want := range []string{ack, tick("1", 42)} {
+		for _, want := range []string{ack, tickMessage("1", 42)} {
 			if _, text, err := conn.ReadMessage(); err != nil || string(text) != want {
 				t.Fatalf("socket %d: got %s %v, want %s", i, text, err, want)
 			}

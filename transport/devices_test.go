@@ -27,7 +27,7 @@ func TestGoneIsCalledAfterADevicesLastSocket(t *testing.T) {
 			gone = append(gone, viewer.Key+"@"+viewer.Device)
 		}
 	}
-	inWorld(t, change, func(w *world) {
+	runInWorlds(t, change, func(w *world) {
 		gone = nil
 		open := func(key, device string) *client {
 			header := http.Header{}

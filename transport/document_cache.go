@@ -55,7 +55,7 @@ func (c *documentCache) add(text string, doc *document, parts int) *document {
 	size := int64(documentOverhead + len(text) + parts*partOverhead)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Subscriptions share memory by the address of their document (see shared), so one text should have one document.
+	// Subscriptions share memory by the address of their document (see sharedContexts), so one text should have one document.
 	if known, ok := c.byLRU.Get(text); ok {
 		return known.doc
 	}

@@ -25,17 +25,17 @@ const maxErrors = 10
 // createOperation gives it the document. A text that is refused is not remembered: its work is done again each time, but no
 // client can fill the cache with garbage. documents is safe for concurrent use.
 type documents struct {
-	schema  *ast.Schema
-	tokens  int // the most tokens of a text
-	shape   Shape
-	first   []core.Rule // rules that take time nearly linear in the document
-	second  []core.Rule // rules that take quadratic time: only for documents that pass all other rules
-	cache   *documentCache
-	costs   costs // computes the costs of operations
-	maxCost int   // an operation that costs more is refused
+	schema         *ast.Schema
+	maxTokens      int // the most tokens of a text
+	shape          Shape
+	linearRules    []core.Rule // rules that take time nearly linear in the document
+	quadraticRules []core.Rule // rules that take quadratic time: only for documents that pass all other rules
+	cache          *documentCache
+	costModel      costModel // computes the costs of operations
+	maxCost        int       // an operation that costs more is refused
 
 	// persisted finds the text of a request that names it by an ID or a hash.
-	persisted *persisted
+	persisted *persistedQueries
 }
 
 // document is an executable document. costs and nonNullVariables have one entry for each of its operations, in their order.
@@ -49,7 +49,7 @@ type document struct {
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
 func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
-	return d.costs[slices.Index(d.Operations, operation)].in(variables)
+	return d.costs[slices.Index(d.Operations, operation)].forVariables(variables)
 }
 
 // wrongNull returns an error if a request has a null for a variable that must not be null. If the document has no operation of the
@@ -65,19 +65,19 @@ func (d *document) wrongNull(request *params) *gqlerror.Error {
 // newDocuments makes an empty documents for the schema of cfg. It divides the validation rules into two sets, once.
 func newDocuments(cfg Config) *documents {
 	d := &documents{
-		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages, cfg.Lists}, maxCost: cfg.QueryCost, persisted: newPersisted(cfg),
+		schema: cfg.Schema.Schema(), maxTokens: cfg.QueryTokens, shape: cfg.Shape,
+		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costModel: costModel{cfg.Weights, cfg.MaxPageSizes, cfg.ListLengths}, maxCost: cfg.QueryCost, persisted: newPersistedQueries(cfg),
 	}
 	// Go's order of a map is random, so the rules are sorted below.
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {
 		one := core.Rule{Name: name, RuleFunc: rule}
 		if name == rules.OverlappingFieldsCanBeMergedRule.Name {
-			d.second = append(d.second, one)
+			d.quadraticRules = append(d.quadraticRules, one)
 		} else {
-			d.first = append(d.first, one)
+			d.linearRules = append(d.linearRules, one)
 		}
 	}
-	slices.SortFunc(d.first, func(a, b core.Rule) int { // errors come in the same order each time
+	slices.SortFunc(d.linearRules, func(a, b core.Rule) int { // errors come in the same order each time
 		if a.Name < b.Name {
 			return -1
 		}
@@ -113,10 +113,10 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 		return known, nil
 	}
 	// The limit of tokens is also the limit of the parser's work.
-	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, d.tokens)
+	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, d.maxTokens)
 	if err != nil {
 		if fault, ok := errors.AsType[*gqlerror.Error](err); ok && strings.HasPrefix(fault.Message, "exceeded token limit") {
-			return nil, asList(services.Errorf(services.Invalid, "query: up to %d tokens are allowed", d.tokens))
+			return nil, asList(services.Errorf(services.Invalid, "query: up to %d tokens are allowed", d.maxTokens))
 		} else if ok {
 			return nil, gqlerror.List{fault}
 		}
@@ -130,7 +130,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	if err != nil {
 		return nil, asList(err)
 	}
-	for _, set := range [][]core.Rule{d.first, d.second} {
+	for _, set := range [][]core.Rule{d.linearRules, d.quadraticRules} {
 		if faults := d.validate(doc, set); len(faults) > 0 {
 			return nil, faults
 		}
@@ -138,7 +138,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	// The costs and the results of nonNullVariables follow from the text alone, so they are computed once.
 	ready := &document{QueryDocument: doc}
 	for _, operation := range doc.Operations {
-		ready.costs = append(ready.costs, d.costs.operation(operation))
+		ready.costs = append(ready.costs, d.costModel.operation(operation))
 		ready.nonNullVariables = append(ready.nonNullVariables, nonNullVariables(operation))
 	}
 	return d.cache.add(text, ready, parts), nil
@@ -174,16 +174,16 @@ func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gq
 // preparedKey finds the document in the context of CreateOperationContext.
 type preparedKey struct{}
 
-// prepared is the executor's query cache. It returns the document that createOperation put into the context.
-type prepared struct{}
+// contextDocumentCache is the executor's query cache. It returns the document that createOperation put into the context.
+type contextDocumentCache struct{}
 
-var _ graphql.Cache[*ast.QueryDocument] = prepared{}
+var _ graphql.Cache[*ast.QueryDocument] = contextDocumentCache{}
 
 // Get returns the document of the context.
-func (prepared) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
+func (contextDocumentCache) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
 	doc, ok := ctx.Value(preparedKey{}).(*ast.QueryDocument)
 	return doc, ok
 }
 
 // Add does nothing: documents has its own cache.
-func (prepared) Add(context.Context, string, *ast.QueryDocument) {}
+func (contextDocumentCache) Add(context.Context, string, *ast.QueryDocument) {}

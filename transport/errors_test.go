@@ -20,8 +20,8 @@ import (
 	"tidings/services"
 )
 
-// everyCode returns errors of every code and kind, each with the extensions that a client must see, except requestId.
-func everyCode() map[string]struct {
+// errorsOfEveryCode returns errors of every code and kind, each with the extensions that a client must see, except requestId.
+func errorsOfEveryCode() map[string]struct {
 	err  error
 	want map[string]any
 } {
@@ -52,8 +52,8 @@ func recordedFault(err error) *httptest.ResponseRecorder {
 // An error has the same extensions over HTTP, where it refuses a request, and over WebSocket and event stream, where it comes
 // from a resolver.
 func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
-	for name, test := range everyCode() {
-		inWorld(t, nil, func(w *world) {
+	for name, test := range errorsOfEveryCode() {
+		runInWorlds(t, nil, func(w *world) {
 			w.schema.hub.watchErr = test.err
 			check := func(where, text, id string) {
 				t.Helper()
@@ -93,7 +93,7 @@ func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 
 // The answer to a request that is refused before it is parsed has the client's request ID too, in the header and in the error.
 func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		for name, header := range map[string][]string{
 			"token":     {"Authorization", "Bearer nonsense"},
 			"handshake": {"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "7"},
@@ -102,7 +102,7 @@ func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
 			if name == "handshake" {
 				method, body = http.MethodGet, ""
 			}
-			response := w.http(method, "", body, append(header, "X-Request-Id", "host-7")...)
+			response := w.sendHTTP(method, "", body, append(header, "X-Request-Id", "host-7")...)
 			text, err := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			if err != nil || response.StatusCode < 400 {
@@ -116,9 +116,9 @@ func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
 }
 
 // If the text that wraps an error names an argument, the argument is in the error's extensions.
-func TestTheArgumentOfAWrappedError(t *testing.T) {
+func TestAWrappingTextNamesTheArgument(t *testing.T) {
 	err := fmt.Errorf("Tidings-Act-As: %w", services.Errorf(services.Invalid, "a user key has 1 to 128 characters"))
-	if got := faultError(err).Extensions["argument"]; got != "Tidings-Act-As" {
+	if got := graphQLError(err).Extensions["argument"]; got != "Tidings-Act-As" {
 		t.Errorf("the argument is %v", got)
 	}
 }

@@ -111,7 +111,7 @@ func (w *frameWriter) tryAcquire() bool {
 func (w *frameWriter) write(opcode int, message []byte, within time.Duration) error {
 	w.mu.Lock()
 	if w.state == wireOpen { // else close has set a deadline, which is shorter
-		_ = w.conn.SetWriteDeadline(deadline(within)) // an error shows in the write
+		_ = w.conn.SetWriteDeadline(deadlineAfter(within)) // an error shows in the write
 	}
 	w.mu.Unlock()
 	_, err := w.conn.Write(prependHead(opcode, message))
@@ -134,7 +134,7 @@ func (w *frameWriter) release(over bool) {
 // that message fails, the error is net.ErrClosed. A second call waits for the first, because its caller is about to cut the
 // connection, and then returns ErrCloseSent.
 func (w *frameWriter) close(code int, reason string) error {
-	until := deadline(controlTime)
+	until := deadlineAfter(controlTime)
 	w.mu.Lock()
 	for w.state == wireClosing {
 		w.wait()

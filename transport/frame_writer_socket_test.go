@@ -9,8 +9,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// slowClient opens a socket and subscribes. Only the test reads from the socket.
-func (w *world) slowClient() *websocket.Conn {
+// openSlowClient opens a socket and subscribes. Only the test reads from the socket.
+func (w *world) openSlowClient() *websocket.Conn {
 	w.Helper()
 	conn, err := w.dial(http.Header{}, protocol)
 	if err != nil {
@@ -37,8 +37,8 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 	patient := func(cfg *SocketConfig) {
 		cfg.PingInterval, cfg.WriteTimeout, cfg.InitTimeout = 4*time.Second, time.Minute, time.Minute
 	}
-	inWorld(t, patient, func(w *world) {
-		conn := w.slowClient()
+	runInWorlds(t, patient, func(w *world) {
+		conn := w.openSlowClient()
 		pings := 0
 		answer := conn.PingHandler()
 		conn.SetPingHandler(func(payload string) error {
@@ -46,22 +46,22 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 			return answer(payload)
 		})
 		w.schema.hub.publish(1)
-		pass(9 * time.Second) // two pings are due
+		passTime(9 * time.Second) // two pings are due
 		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Open != 1 || stats.Slow != 0 {
 			t.Errorf("%+v", stats)
 		}
-		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", 1) || pings > 0 {
+		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tickMessage("1", 1) || pings > 0 {
 			t.Fatalf("%s %v after %d pings", text, err, pings)
 		}
 		synctest.Wait() // a ping that had waited for the event would have its turn now
 		go func() {
 			w.schema.hub.publish(2)
-			pass(5 * time.Second)
+			passTime(5 * time.Second)
 			w.schema.hub.publish(3)
 		}()
 		for _, value := range []int{2, 3} {
-			if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", value) || (pings > 0) != (value == 3) {
+			if _, text, err := conn.ReadMessage(); err != nil || string(text) != tickMessage("1", value) || (pings > 0) != (value == 3) {
 				t.Fatalf("%s %v after %d pings", text, err, pings)
 			}
 		}
@@ -70,9 +70,9 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 
 // A ping that the client does not take within a second ends the socket: a part of the ping may have been written.
 func TestAClientThatTakesNoPingIsCutOff(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
-		w.slowClient()
-		pass(29 * time.Second)
+	runInWorlds(t, nil, func(w *world) {
+		w.openSlowClient()
+		passTime(29 * time.Second)
 		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != 1 {
 			t.Errorf("%+v", stats)
@@ -82,8 +82,8 @@ func TestAClientThatTakesNoPingIsCutOff(t *testing.T) {
 
 // The pong to a ping that comes while an event waits for its client comes after the event.
 func TestAPongWaitsForTheMessageBeforeIt(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
-		conn := w.slowClient()
+	runInWorlds(t, nil, func(w *world) {
+		conn := w.openSlowClient()
 		var pongs []string
 		conn.SetPongHandler(func(payload string) error {
 			pongs = append(pongs, payload)
@@ -94,15 +94,15 @@ func TestAPongWaitsForTheMessageBeforeIt(t *testing.T) {
 		if err := conn.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		pass(5 * time.Second)
-		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", 1) || len(pongs) > 0 {
+		passTime(5 * time.Second)
+		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tickMessage("1", 1) || len(pongs) > 0 {
 			t.Fatalf("%s %v after pongs %q", text, err, pongs)
 		}
 		go func() {
 			synctest.Wait()
 			w.schema.hub.publish(2)
 		}()
-		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", 2) || len(pongs) != 1 || pongs[0] != "hi" {
+		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tickMessage("1", 2) || len(pongs) != 1 || pongs[0] != "hi" {
 			t.Fatalf("%s %v after pongs %q", text, err, pongs)
 		}
 	})
@@ -110,9 +110,9 @@ func TestAPongWaitsForTheMessageBeforeIt(t *testing.T) {
 
 // A drain takes a second for clients that do not read. They do not count as slow: they had less than the write timeout.
 func TestADrainDoesNotWaitForSlowClients(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		for range 20 {
-			w.slowClient()
+			w.openSlowClient()
 		}
 		w.schema.hub.publish(1)
 		synctest.Wait()

@@ -139,8 +139,8 @@ func TestNothingFollowsTheLastFrame(t *testing.T) {
 	}
 }
 
-// piped returns a writer, and the other end of its connection.
-func piped(t *testing.T) (w *frameWriter, client net.Conn) {
+// newPipedWriter returns a writer, and the other end of its connection.
+func newPipedWriter(t *testing.T) (w *frameWriter, client net.Conn) {
 	client, server := net.Pipe()
 	t.Cleanup(func() {
 		client.Close()
@@ -176,7 +176,7 @@ func readFrame(t *testing.T, from io.Reader) (opcode int, payload []byte) {
 func TestWritersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, each = 8, 50
-		w, client := piped(t)
+		w, client := newPipedWriter(t)
 		var group sync.WaitGroup
 		for i := range writers {
 			group.Go(func() {
@@ -220,7 +220,7 @@ func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 	for name, late := range map[string]bool{"message first": false, "turn first": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, client := piped(t)
+				w, client := newPipedWriter(t)
 				if err := w.acquire(); err != nil {
 					t.Fatal(err)
 				}
@@ -261,13 +261,13 @@ func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 // caller would otherwise cut the connection before the first is sent.
 func TestACloseFollowsTheMessageBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, client := piped(t)
+		w, client := newPipedWriter(t)
 		message := startCall(func() error { return w.send(websocket.TextMessage, []byte("last"), 10*time.Second) })
 		synctest.Wait()
 		first := startCall(func() error { return w.close(1012, "") })
 		synctest.Wait()
 		second := startCall(func() error { return w.close(1000, "") })
-		pass(controlTime / 2)
+		passTime(controlTime / 2)
 		synctest.Wait()
 		var codes []int
 		for range 2 {
@@ -276,7 +276,7 @@ func TestACloseFollowsTheMessageBeingWritten(t *testing.T) {
 			if want := map[int]string{0x81: "last", 0x88: "\x03\xf4"}[opcode]; string(payload) != want {
 				t.Errorf("%x %q, want %q", opcode, payload, want)
 			}
-			pass(controlTime / 4)
+			passTime(controlTime / 4)
 		}
 		if !slices.Equal(codes, []int{0x81, 0x88}) {
 			t.Errorf("frames %x", codes)

@@ -17,11 +17,11 @@ import (
 // gorilla/websocket does only the handshake: its connection keeps a buffer, and a goroutine has to wait in its read for the next
 // message.
 const (
-	finalBit     = 0x80 // of the first byte: the last frame of its message
-	reservedBits = 0x70 // of the first byte: for extensions, of which the server knows none
-	maskBit      = 0x80 // of the second byte: set by every client
-	maxControl   = 125  // bytes of a ping, a pong or a close
-	keptMessage  = 4096 // bytes of memory for a message that an input keeps for its next user
+	finalBit       = 0x80 // of the first byte: the last frame of its message
+	reservedBits   = 0x70 // of the first byte: for extensions, of which the server knows none
+	maskBit        = 0x80 // of the second byte: set by every client
+	maxControl     = 125  // bytes of a ping, a pong or a close
+	maxKeptMessage = 4096 // bytes of memory for a message that an input keeps for its next user
 
 	continuationFrame = 0 // the opcode of every frame of a message but the first
 )
@@ -47,19 +47,19 @@ func newInput() *input {
 	return in
 }
 
-// free gives the input back. Memory for a message above keptMessage is not kept.
+// free gives the input back. Memory for a message above maxKeptMessage is not kept.
 func (in *input) free() {
-	if in.message.Cap() > keptMessage {
+	if in.message.Cap() > maxKeptMessage {
 		in.message = bytes.Buffer{}
 	}
 	inputs.Put(in)
 }
 
-// between reports whether the input is between two messages: all bytes that were read have been used, and no message has begun.
-func (in *input) between() bool { return in.from == in.to && !in.begun }
+// isBetweenMessages reports whether the input is between two messages: all bytes that were read have been used, and no message has begun.
+func (in *input) isBetweenMessages() bool { return in.from == in.to && !in.begun }
 
-// need reads until n bytes are in the buffer, marks them as used and returns them. They are valid until the next read.
-func (in *input) need(from io.Reader, n int) ([]byte, error) {
+// readBytes reads until n bytes are in the buffer, marks them as used and returns them. They are valid until the next read.
+func (in *input) readBytes(from io.Reader, n int) ([]byte, error) {
 	// Unused bytes move to the front. n is at most maxControl, so they leave enough room.
 	if in.from+n > len(in.buffer) {
 		in.to = copy(in.buffer[:], in.buffer[in.from:in.to])
@@ -89,9 +89,9 @@ type protocolError struct{ reason string }
 // Error returns the text that the client receives.
 func (e protocolError) Error() string { return e.reason }
 
-// next reads the head of the next frame.
-func (in *input) next(from io.Reader) (f frame, err error) {
-	head, err := in.need(from, 2)
+// readFrameHead reads the head of the next frame.
+func (in *input) readFrameHead(from io.Reader) (f frame, err error) {
+	head, err := in.readBytes(from, 2)
 	if err != nil {
 		return f, err
 	}
@@ -101,12 +101,12 @@ func (in *input) next(from io.Reader) (f frame, err error) {
 	}
 	switch f.length {
 	case 126:
-		if head, err = in.need(from, 2); err != nil {
+		if head, err = in.readBytes(from, 2); err != nil {
 			return f, err
 		}
 		f.length = int64(binary.BigEndian.Uint16(head))
 	case 127:
-		if head, err = in.need(from, 8); err != nil {
+		if head, err = in.readBytes(from, 8); err != nil {
 			return f, err
 		}
 		if f.length = int64(binary.BigEndian.Uint64(head)); f.length < 0 {
@@ -114,7 +114,7 @@ func (in *input) next(from io.Reader) (f frame, err error) {
 		}
 	}
 	// The mask comes behind the length. A frame without one was refused above.
-	if head, err = in.need(from, len(f.mask)); err == nil {
+	if head, err = in.readBytes(from, len(f.mask)); err == nil {
 		copy(f.mask[:], head)
 	}
 	return f, err
@@ -143,9 +143,9 @@ func (in *input) faults(f frame, head []byte) (faults []string) {
 	return faults
 }
 
-// payload appends the payload of a frame to the message. The memory grows with the bytes that arrive, and not with the announced
+// readPayload appends the payload of a frame to the message. The memory grows with the bytes that arrive, and not with the announced
 // length.
-func (in *input) payload(from io.Reader, f frame) error {
+func (in *input) readPayload(from io.Reader, f frame) error {
 	start := in.message.Len()
 	buffered := in.buffer[in.from:in.to]
 	buffered = buffered[:min(int64(len(buffered)), f.length)]
@@ -164,15 +164,15 @@ func (in *input) payload(from io.Reader, f frame) error {
 	return nil
 }
 
-// control reads the payload of a ping, a pong or a close.
-func (in *input) control(from io.Reader, f frame) ([]byte, error) {
-	payload, err := in.need(from, int(f.length))
+// readControl reads the payload of a ping, a pong or a close.
+func (in *input) readControl(from io.Reader, f frame) ([]byte, error) {
+	payload, err := in.readBytes(from, int(f.length))
 	unmask(payload, f.mask)
 	return payload, err
 }
 
-// skip drops the payload of a frame.
-func (in *input) skip(from io.Reader, f frame) error {
+// skipPayload drops the payload of a frame.
+func (in *input) skipPayload(from io.Reader, f frame) error {
 	buffered := min(int64(in.to-in.from), f.length)
 	in.from += int(buffered)
 	_, err := io.CopyN(io.Discard, from, f.length-buffered)
@@ -188,13 +188,13 @@ func unmask(payload []byte, mask [4]byte) {
 }
 
 var (
-	// errClosed ends a socket without a fault. errTooBig is a fault of the client, see refuse.
-	errClosed = errors.New("the client has closed the connection")
-	errTooBig = errors.New("the message is too long")
+	// errClientClosed ends a socket without a fault. errTooBig is a fault of the client, see refuse.
+	errClientClosed = errors.New("the client has closed the connection")
+	errTooBig       = errors.New("the message is too long")
 )
 
-// closeAnswer returns the code to answer a close frame with, or a protocolError.
-func closeAnswer(payload []byte) (code int, err error) {
+// closeAnswerCode returns the code to answer a close frame with, or a protocolError.
+func closeAnswerCode(payload []byte) (code int, err error) {
 	if len(payload) == 0 {
 		return websocket.CloseNoStatusReceived, nil
 	}
@@ -202,7 +202,7 @@ func closeAnswer(payload []byte) (code int, err error) {
 		return 0, protocolError{"close frame of 1 byte"}
 	}
 	code = int(binary.BigEndian.Uint16(payload))
-	if !mayClose(code) {
+	if !isClientCloseCode(code) {
 		return 0, protocolError{fmt.Sprintf("bad close code %d", code)}
 	}
 	if !utf8.Valid(payload[2:]) {
@@ -211,8 +211,8 @@ func closeAnswer(payload []byte) (code int, err error) {
 	return code, nil
 }
 
-// mayClose reports whether a client may send a code, by section 7.4 of RFC 6455 and the registry of IANA.
-func mayClose(code int) bool {
+// isClientCloseCode reports whether a client may send a code, by section 7.4 of RFC 6455 and the registry of IANA.
+func isClientCloseCode(code int) bool {
 	switch code {
 	case websocket.CloseNoStatusReceived, websocket.CloseAbnormalClosure, 1004:
 		return false

@@ -40,12 +40,12 @@ func readAll(from io.Reader) (read []string, err error) {
 	in := newInput()
 	defer in.free()
 	for {
-		f, err := in.next(from)
+		f, err := in.readFrameHead(from)
 		if err != nil {
 			return read, err
 		}
 		if f.opcode >= websocket.CloseMessage {
-			payload, err := in.control(from, f)
+			payload, err := in.readControl(from, f)
 			if err != nil {
 				return read, err
 			}
@@ -57,7 +57,7 @@ func readAll(from io.Reader) (read []string, err error) {
 			in.message.Reset()
 		}
 		in.begun = !f.final
-		if err := in.payload(from, f); err != nil {
+		if err := in.readPayload(from, f); err != nil {
 			return read, err
 		}
 		if f.final {
@@ -133,11 +133,11 @@ func TestAnyBytesEndInAnError(t *testing.T) {
 	in := new(input)
 	announced := append([]byte{0x82, 0xff}, binary.BigEndian.AppendUint64(nil, 1<<40)...)
 	from := bytes.NewReader(append(announced, 0, 0, 0, 0, 'a', 'b'))
-	f, err := in.next(from)
+	f, err := in.readFrameHead(from)
 	if err != nil || f.length != 1<<40 {
 		t.Fatal(f, err)
 	}
-	if err := in.payload(from, f); !errors.Is(err, io.ErrUnexpectedEOF) || in.message.Cap() > 8<<10 {
+	if err := in.readPayload(from, f); !errors.Is(err, io.ErrUnexpectedEOF) || in.message.Cap() > 8<<10 {
 		t.Errorf("%v with %d bytes of memory", err, in.message.Cap())
 	}
 }
@@ -165,7 +165,7 @@ func TestFramesAgainstTheProtocol(t *testing.T) {
 		"a close with a reserved one": {clientFrame(0x88, none, []byte{7, 208}), "bad close code 2000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.open("alice")
 				_, _ = c.conn.NetConn().Write(test.frames) // the socket may close before it has read the last
 				if closing := c.expectClose(websocket.CloseProtocolError); closing.Text != test.reason {
@@ -179,7 +179,7 @@ func TestFramesAgainstTheProtocol(t *testing.T) {
 // A close of the client is answered with its code, and ends the socket.
 func TestACloseIsAnsweredWithItsCode(t *testing.T) {
 	for code, want := range map[int]int{1000: 1000, 1001: 1001, 1012: 1012, 3000: 3000, 4999: 4999, 0: websocket.CloseNoStatusReceived} {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.open("alice")
 			var payload []byte
 			if code > 0 {
@@ -205,7 +205,7 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 	for frames, parts := range map[string][][]byte{"one frame": {whole}, "parts": {whole[:100], whole[100:200], whole[200:]}} {
 		for _, more := range []int{0, 1} {
 			t.Run(fmt.Sprint(frames, " and ", more), func(t *testing.T) {
-				inWorld(t, func(cfg *SocketConfig) { cfg.MessageLimit = limit }, func(w *world) {
+				runInWorlds(t, func(cfg *SocketConfig) { cfg.MessageLimit = limit }, func(w *world) {
 					c := w.open("alice")
 					for i, part := range parts {
 						first := byte(continuationFrame)
@@ -232,7 +232,7 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 
 // Messages that arrive while the socket closes are dropped, including a message that began before.
 func TestMessagesOfAClosingSocketAreDropped(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.dial(nil, protocol)
 		if err != nil {
 			w.Fatal(err)

@@ -46,9 +46,9 @@ type Front struct {
 	loops    *frontLoops  // nil: each connection has a goroutine
 	loopback bool         // it applies the checks of LoopbackOnly
 	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
-	heads     *textMemory[*head]
-	requests  *textMemory[*knownRequest] // by the bytes of a body
-	slowAfter time.Duration              // the longest wait for the rest of a request; one that takes longer is slow
+	heads         *textMemory[*head]
+	knownRequests *textMemory[*knownRequest] // by the bytes of a body
+	slowAfter     time.Duration              // the longest wait for the rest of a request; one that takes longer is slow
 
 	// Atomic, because each request reads them. Drain sets draining, Shutdown sets endsIdle, and neither is ever reset.
 	draining atomic.Bool // each answer is the last one of its connection
@@ -56,14 +56,14 @@ type Front struct {
 
 	// Guarded by mu. From its accept until it is closed or hijacked, a connection is in conns or counts in handed at every moment.
 	// Otherwise Shutdown could end too early.
-	mu        sync.Mutex
-	conns     map[*frontConn]struct{}
-	handed    int              // connections of the HTTP server
-	listeners []*frontListener // of all calls of Serve
-	idleUntil time.Time        // until when idle connections stay open while draining
-	closing   bool             // new connections are refused
-	empty     chan struct{}    // closed when conns is empty; nil unless a call of close waits for that
-	quiet     chan struct{}    // closed when the HTTP server has no connection either; nil unless Shutdown waits for that
+	mu            sync.Mutex
+	conns         map[*frontConn]struct{}
+	handed        int              // connections of the HTTP server
+	listeners     []*frontListener // of all calls of Serve
+	idleUntil     time.Time        // until when idle connections stay open while draining
+	closing       bool             // new connections are refused
+	connsEnded    chan struct{}    // closed when conns is empty; nil unless a call of closeConns waits for that
+	allConnsEnded chan struct{}    // closed when the HTTP server has no connection either; nil unless Shutdown waits for that
 }
 
 const (
@@ -81,7 +81,7 @@ const (
 func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	f := &Front{
 		next: next, handler: handler, loopback: loopback, conns: map[*frontConn]struct{}{},
-		heads: newTextMemory[*head](headsBytes), requests: newTextMemory[*knownRequest](requestsBytes), slowAfter: next.ReadHeaderTimeout / 10,
+		heads: newTextMemory[*head](headsBytes), knownRequests: newTextMemory[*knownRequest](requestsBytes), slowAfter: next.ReadHeaderTimeout / 10,
 	}
 	if endpoint, ok := handler.(*endpoint); ok {
 		f.queries = endpoint.queries
@@ -92,9 +92,9 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	}
 	// Through these hooks the HTTP server takes part in a drain, counts its connections, and learns of charges that the front has made.
 	next.Handler = f.closeWhenDraining(next.Handler)
-	next.ConnState = f.count
+	next.ConnState = f.trackServerState
 	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		if handed, ok := conn.(*handedConn); ok && handed.paid {
+		if handed, ok := conn.(*handedConn); ok && handed.addressCharged {
 			return context.WithValue(ctx, paymentKey{}, new(payment))
 		}
 		return ctx
@@ -118,7 +118,7 @@ func (f *Front) closeWhenDraining(handler http.Handler) http.Handler {
 func (f *Front) Serve(listener net.Listener) error {
 	// The HTTP server sees a listener that yields only the connections that the front hands on.
 	handed := &frontListener{
-		Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{}), stop: sync.OnceValue(listener.Close), add: f.add,
+		Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{}), stop: sync.OnceValue(listener.Close), addHanded: f.addHanded,
 	}
 	f.mu.Lock()
 	f.listeners = append(f.listeners, handed)
@@ -156,14 +156,14 @@ func (f *Front) accept(from *frontListener) {
 			from.give(&handedConn{Conn: conn})
 			continue
 		}
-		if !f.take(&frontConn{front: f, conn: conn, to: from}, nil) {
+		if !f.startServing(&frontConn{front: f, conn: conn, listener: from}, nil) {
 			_ = conn.Close() // the server has ended
 		}
 	}
 }
 
-// take serves a connection in a new goroutine; before was read from it already. It returns false if the server has ended.
-func (f *Front) take(one *frontConn, before []byte) bool {
+// startServing serves a connection in a new goroutine; before was read from it already. It returns false if the server has ended.
+func (f *Front) startServing(one *frontConn, before []byte) bool {
 	if !f.enter(one) {
 		return false
 	}
@@ -171,7 +171,7 @@ func (f *Front) take(one *frontConn, before []byte) bool {
 	return true
 }
 
-// enter registers a connection, unless the server is ending: no connection may be added after close has visited all of them.
+// enter registers a connection, unless the server is ending: no connection may be added after closeConns has visited all of them.
 func (f *Front) enter(one *frontConn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,37 +190,37 @@ func (f *Front) leave(one *frontConn) {
 	f.signalWaiters()
 }
 
-// signalWaiters closes empty and quiet, once each, when the connections that they stand for have ended. The caller holds the
+// signalWaiters closes connsEnded and allConnsEnded, once each, when the connections that they stand for have ended. The caller holds the
 // lock. A nil channel means that nobody waits, or that the channel was closed.
 func (f *Front) signalWaiters() {
-	if f.empty != nil && len(f.conns) == 0 {
-		close(f.empty)
-		f.empty = nil
+	if f.connsEnded != nil && len(f.conns) == 0 {
+		close(f.connsEnded)
+		f.connsEnded = nil
 	}
-	if f.quiet != nil && len(f.conns)+f.handed == 0 {
-		close(f.quiet)
-		f.quiet = nil
+	if f.allConnsEnded != nil && len(f.conns)+f.handed == 0 {
+		close(f.allConnsEnded)
+		f.allConnsEnded = nil
 	}
 }
 
-// count counts the connections of the HTTP server. A connection that is handed on was counted by give, before it left the front, so its
-// StateNew is not counted. count passes each state to a handed connection by setServerState. A hijacked connection belongs to Sockets,
-// which drains it.
-func (f *Front) count(conn net.Conn, state http.ConnState) {
+// trackServerState counts the connections of the HTTP server. A connection that is handed on was counted by give, before it left the front, so
+// its StateNew is not counted. trackServerState passes each state to a handed connection by setServerState. A hijacked connection belongs to
+// Sockets, which drains it.
+func (f *Front) trackServerState(conn net.Conn, state http.ConnState) {
 	one, handed := conn.(*handedConn)
 	switch {
 	case state == http.StateNew && !handed:
-		f.add(1)
+		f.addHanded(1)
 	case state == http.StateClosed || state == http.StateHijacked:
-		f.add(-1)
+		f.addHanded(-1)
 	}
 	if handed {
 		one.setServerState(state)
 	}
 }
 
-// add changes the number of connections of the HTTP server.
-func (f *Front) add(handed int) {
+// addHanded changes the number of connections of the HTTP server.
+func (f *Front) addHanded(handed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handed += handed
@@ -249,22 +249,22 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	f.Drain(0)
 	f.mu.Lock()
 	// Idle connections may still be used until idleUntil. The wait is over earlier if all connections end by themselves.
-	f.quiet = make(chan struct{})
-	quiet, last := f.quiet, time.NewTimer(time.Until(f.idleUntil))
+	f.allConnsEnded = make(chan struct{})
+	allEnded, last := f.allConnsEnded, time.NewTimer(time.Until(f.idleUntil))
 	f.signalWaiters()
 	f.mu.Unlock()
 	defer last.Stop()
 	select {
-	case <-quiet:
+	case <-allEnded:
 	case <-ctx.Done():
 	case <-last.C:
 	}
 	// From here on, a connection ends with its present request. Connections without a request are closed now.
 	f.endsIdle.Store(true)
 	select {
-	case <-f.close((*frontConn).closeIdle):
+	case <-f.closeConns((*frontConn).closeIdle):
 	case <-ctx.Done():
-		f.close((*frontConn).cut)
+		f.closeConns((*frontConn).cut)
 		return errors.Join(f.next.Shutdown(ctx), ctx.Err())
 	}
 	return f.next.Shutdown(ctx) // after the front's own connections, because these may be handed on until they end
@@ -272,24 +272,24 @@ func (f *Front) Shutdown(ctx context.Context) error {
 
 // Close ends all connections at once, including the connections of the HTTP server. Requests that are being answered are lost.
 func (f *Front) Close() error {
-	f.close((*frontConn).cut)
+	f.closeConns((*frontConn).cut)
 	return f.next.Close()
 }
 
-// close refuses new connections and calls end for the present ones, under the lock, so that none is missed. The channel is closed
+// closeConns refuses new connections and calls end for the present ones, under the lock, so that none is missed. The channel is closed
 // when no connection is left. A second call returns the same channel while connections are left.
-func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
+func (f *Front) closeConns(end func(*frontConn)) (left <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// From here on enter refuses connections, so conns only becomes smaller.
 	f.closing = true
-	waiting := f.empty
+	waiting := f.connsEnded
 	if waiting == nil {
 		waiting = make(chan struct{})
 		if len(f.conns) == 0 {
 			close(waiting)
 		} else {
-			f.empty = waiting
+			f.connsEnded = waiting
 		}
 	}
 	for one := range f.conns {

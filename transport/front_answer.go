@@ -31,12 +31,12 @@ type knownRequest struct {
 // requestOf returns the request in the bytes of a body. Only queries are remembered: a mutation rarely comes twice, and a bad
 // request is cheap to refuse again.
 func (f *Front) requestOf(body []byte) *knownRequest {
-	if known, ok := f.requests.get(body); ok {
+	if known, ok := f.knownRequests.get(body); ok {
 		return known
 	}
 	known := f.readRequest(body)
 	if known.answerable {
-		f.requests.put(body, known, 0)
+		f.knownRequests.put(body, known, 0)
 	}
 	return known
 }
@@ -98,7 +98,7 @@ type frontRequest struct {
 func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	f, q := c.front, c.front.queries
 	address := c.addressOf(h)
-	if err := q.cfg.Limits.Address(address); err != nil {
+	if err := q.cfg.Limits.ChargeAddress(address); err != nil {
 		return c.refuse(h, err)
 	}
 	one := &frontRequest{}
@@ -121,7 +121,7 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	// From here on the operation has its deadline, as in queries.execute.
 	one.begin(services.WithRequest(h.caller.ctx, one), q.cfg.OperationTimeout)
 	defer one.end()
-	if err := q.cfg.Limits.Operation(one, address, known.operation, known.price); err != nil {
+	if err := q.cfg.Limits.ChargeOperation(one, address, known.operation, known.price); err != nil {
 		return c.refuse(h, err)
 	}
 	return c.answerQuick(h, body, known.quick, one)
@@ -134,7 +134,7 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 	defer answerBuffers.Put(out)
 	text, ok := tryQuick(quick, one, append((*out)[:answerHeadRoom], answerStart...))
 	// A longer buffer is left to the garbage collector: a few long answers would otherwise keep megabytes in the pool.
-	if cap(text) <= answerKept {
+	if cap(text) <= maxKeptAnswer {
 		*out = text[:0]
 	}
 	// The executor runs the operation again and reports the error, which may be that the answer is too long. The operation was
@@ -152,8 +152,8 @@ const answerStart = `{"data":`
 // wholeAnswer returns the whole answer, compressed if the client accepts that and the body is long enough. text has the body behind
 // room for the head.
 func wholeAnswer(h *head, text []byte, last bool) []byte {
-	if h.gzip && len(text)-answerHeadRoom >= compressFrom {
-		short := compressed(text[answerHeadRoom:])
+	if h.gzip && len(text)-answerHeadRoom >= minGzipSize {
+		short := gzipBody(text[answerHeadRoom:])
 		return prependAnswerHead(h, append(text[:answerHeadRoom], short...), "Content-Encoding: gzip\r\n", last)
 	}
 	return prependAnswerHead(h, text, "", last)
@@ -182,10 +182,10 @@ func outcome(last bool, err error) frontOutcome {
 // X-Forwarded-For.
 func (c *frontConn) addressOf(h *head) string {
 	if h.forwarded {
-		return c.front.queries.addresses.of(&http.Request{RemoteAddr: c.conn.RemoteAddr().String(), Header: h.request.Header})
+		return c.front.queries.addresses.clientAddress(&http.Request{RemoteAddr: c.conn.RemoteAddr().String(), Header: h.request.Header})
 	}
 	if c.address == "" {
-		c.address = c.front.queries.addresses.of(&http.Request{RemoteAddr: c.conn.RemoteAddr().String()})
+		c.address = c.front.queries.addresses.clientAddress(&http.Request{RemoteAddr: c.conn.RemoteAddr().String()})
 	}
 	return c.address
 }
@@ -193,7 +193,7 @@ func (c *frontConn) addressOf(h *head) string {
 const (
 	// A usual head has about 250 bytes; a page of another origin adds the headers of CORS.
 	answerHeadRoom = 768      // bytes of room for the head in front of an answer; behind a longer head, the body is copied
-	answerKept     = 64 << 10 // a buffer up to this many bytes is kept
+	maxKeptAnswer  = 64 << 10 // a buffer up to this many bytes is kept
 )
 
 // answerBuffers are reused. Answers are rendered in them, behind the room for their head. The pool has pointers to slices,
@@ -226,7 +226,7 @@ func prependAnswerHead(h *head, text []byte, more string, last bool) []byte {
 // refuse answers with an error that ends only the request: as with the HTTP server, the client may go on using the connection.
 func (c *frontConn) refuse(h *head, err error) frontOutcome {
 	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
-		c.front.queries.origins.grant(w, r)
+		c.front.queries.origins.writeCORSHeaders(w, r)
 		writeFault(newRequest(w, r), statusOf(err), err)
 	})
 }
@@ -246,7 +246,7 @@ func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 }
 
 // record keeps the answer of a handler in memory, and writes it when the handler has returned. It needs no limit of its own,
-// because the function bounded limits the answers of operations.
+// because boundResponse limits the answers of operations.
 func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.Request)) frontOutcome {
 	// The answer is kept and not streamed, because the front writes it once, with its length.
 	w := &recorder{header: http.Header{}}
@@ -306,22 +306,22 @@ func appendHeader(to []byte, header http.Header) []byte {
 	return to
 }
 
-// dated is the text of the header Date for one second.
-type dated struct {
+// dateHeader is the text of the header Date for one second.
+type dateHeader struct {
 	second int64 // as Unix time
 	text   string
 }
 
 // lastDate is replaced once a second, by the first request of the new second. Two requests that replace it at the same time store
 // the same text.
-var lastDate atomic.Pointer[dated]
+var lastDate atomic.Pointer[dateHeader]
 
 // dateNow returns the present time for the header Date.
 func dateNow() string {
-	now := deadline(0)
+	now := deadlineAfter(0)
 	last := lastDate.Load()
 	if last == nil || last.second != now.Unix() {
-		last = &dated{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		last = &dateHeader{now.Unix(), now.UTC().Format(http.TimeFormat)}
 		lastDate.Store(last)
 	}
 	return last.text

@@ -24,30 +24,30 @@ const (
 )
 
 const (
-	// Nearly all plain requests fit into a buffer of frontBuffer bytes, which is pooled. A request longer than frontLongest is
+	// Nearly all plain requests fit into a buffer of frontBufferSize bytes, which is pooled. A request longer than maxFrontRequest is
 	// handed on.
-	frontBuffer  = 4 << 10
-	frontLongest = 24 << 10 // bytes of a request with its head
-	// A usual head with its token has less than 2 KB. A head with a token near maxToken is longer than frontHead, and is handed on.
-	frontHead = 8 << 10 // bytes of a head
+	frontBufferSize = 4 << 10
+	maxFrontRequest = 24 << 10 // bytes of a request with its head
+	// A usual head with its token has less than 2 KB. A head with a token near maxToken is longer than maxFrontHead, and is handed on.
+	maxFrontHead = 8 << 10 // bytes of a head
 )
 
 // frontConn is a connection that the front serves. The fields from address to answersBeforeReturn belong to its goroutine, or to the
 // runner of its loop. While the goroutine executes an operation, only watch uses ahead and hasAhead.
 type frontConn struct {
-	front *Front
-	conn  net.Conn
-	to    *frontListener // where the connection is handed on
-	state atomic.Int32   // one of the states above
+	front    *Front
+	conn     net.Conn
+	listener *frontListener // where the connection is handed on
+	state    atomic.Int32   // one of the states above
 
 	// address is kept for requests without X-Forwarded-For. A proxy sends requests of many clients over one connection, so the address
 	// of such a request is computed each time.
-	address                     string    // as addresses.of returns it; "" until a request needs it
+	address                     string    // as addresses.clientAddress returns it; "" until a request needs it
 	readDeadline, writeDeadline time.Time // the deadlines that are set
 	ahead                       [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead                    bool      // watch has read a byte that is not used yet
 	wrote                       bool      // a part of the present answer was written
-	arriving                    *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
+	pendingHead                 *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
 	slowAt                      time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
 	jointStreak                 int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
 	answersBeforeReturn         int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
@@ -56,13 +56,13 @@ type frontConn struct {
 }
 
 // frontBuffers are reused: a connection has one for as long as it has a goroutine.
-var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
+var frontBuffers = sync.Pool{New: func() any { return new([frontBufferSize]byte) }}
 
 // serve answers requests until the connection ends, is handed on, or joins a loop. first, if not nil, finishes the answer to a request
 // that was read before. rest has the bytes that were read behind that request, and fits into a buffer. Below, buffer[:filled] has the
 // bytes that were read and not answered yet.
 func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
-	own := frontBuffers.Get().(*[frontBuffer]byte)
+	own := frontBuffers.Get().(*[frontBufferSize]byte)
 	defer frontBuffers.Put(own)
 	// owns is false once the HTTP server or a loop owns the connection, which this goroutine then must not close, even if it
 	// panics.
@@ -109,7 +109,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 		case outcome == frontForeign || outcome == frontForeignCharged:
 			handOn(buffer[:filled], outcome == frontForeignCharged)
 			return
-		case filled == 0 && c.jointStreak >= jointAfter && !c.hasAhead:
+		case filled == 0 && c.jointStreak >= minJointStreak && !c.hasAhead:
 			if joined, lost := c.front.loops.join(c); joined {
 				owns = false
 				return
@@ -118,7 +118,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			}
 		// The larger buffer always has room for the rest: answerRequests hands on a request that would not fit into it.
 		case filled == len(buffer): // a longer request
-			buffer = append(bytes.Clone(buffer), make([]byte, frontLongest-len(buffer))...)
+			buffer = append(bytes.Clone(buffer), make([]byte, maxFrontRequest-len(buffer))...)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout
 	switch {
 	case more && c.slowAt.IsZero():
-		c.slowAt = deadline(c.front.slowAfter)
+		c.slowAt = deadlineAfter(c.front.slowAfter)
 		c.readDeadline = c.slowAt
 		err = c.conn.SetReadDeadline(c.readDeadline)
 	case more: // the deadline is set, and stays
@@ -152,7 +152,7 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 		err = c.conn.SetReadDeadline(c.readDeadline)
 	case idle > 0 && time.Until(c.readDeadline) < idle: // not for each request, because it costs as much as checking a remembered token
 		// The deadline is an eighth longer, so that it is set once for many requests of a busy connection and never ends too early.
-		c.readDeadline = deadline(idle + idle/8)
+		c.readDeadline = deadlineAfter(idle + idle/8)
 		err = c.conn.SetReadDeadline(c.readDeadline)
 	}
 	if err != nil {
@@ -201,12 +201,12 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 		before, c.hasAhead = append(before, c.ahead[0]), false
 	}
 	// The function does not refer to c, so that c can be freed while the HTTP server has the connection.
-	conn, front, to, handedAnswers := c.conn, c.front, c.to, max(c.answersBeforeReturn, 1)
+	conn, front, to, handedAnswers := c.conn, c.front, c.listener, max(c.answersBeforeReturn, 1)
 	handed := newHanded(conn, before, handedAnswers, func(before []byte) bool {
-		return front.take(&frontConn{front: front, conn: conn, to: to, answersBeforeReturn: min(2*handedAnswers, maxHandedAnswers)}, before)
+		return front.startServing(&frontConn{front: front, conn: conn, listener: to, answersBeforeReturn: min(2*handedAnswers, maxHandedAnswers)}, before)
 	})
-	handed.paid = paid
-	c.to.give(handed)
+	handed.addressCharged = paid
+	c.listener.give(handed)
 }
 
 // frontOutcome is the next step of a connection after requests or an answer.
@@ -234,10 +234,10 @@ func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome)
 		}
 		body := rest[len(head.text):]
 		if len(body) < head.length {
-			c.arriving = head
+			c.pendingHead = head
 			return used, frontMore
 		}
-		c.arriving, c.slowAt = nil, time.Time{}
+		c.pendingHead, c.slowAt = nil, time.Time{}
 		// After any other outcome than frontMore the front reads no further. used does not include the present request, so that a
 		// foreign one is handed on as a whole.
 		if outcome := c.answer(head, body[:head.length]); outcome != frontMore {
@@ -251,8 +251,8 @@ func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome)
 
 // headOf returns the head of the request at the beginning of data. Without one, the request is foreign, or more of it must come.
 func (c *frontConn) headOf(data []byte) (h *head, next frontOutcome) {
-	if c.arriving != nil {
-		return c.front.withoutStaleCaller(c.arriving), frontMore // the token may have expired while the body arrived
+	if c.pendingHead != nil {
+		return c.front.withoutStaleCaller(c.pendingHead), frontMore // the token may have expired while the body arrived
 	}
 	// The first bytes decide at once, so that no foreign request waits for its blank line here.
 	if start := frontStart[:min(len(frontStart), len(data))]; !bytes.HasPrefix(data, start) {
@@ -261,14 +261,14 @@ func (c *frontConn) headOf(data []byte) (h *head, next frontOutcome) {
 	end := bytes.Index(data, []byte("\r\n\r\n"))
 	switch {
 	// A head that is too long is foreign even before its end has come.
-	case end > frontHead || end < 0 && len(data) > frontHead:
+	case end > maxFrontHead || end < 0 && len(data) > maxFrontHead:
 		return nil, frontForeign
 	case end < 0:
 		return nil, frontMore
 	}
 	h = c.front.headOf(data[:end+len("\r\n\r\n")])
 	// The body may arrive in pieces, but must fit into the buffer together with its head.
-	if h == nil || h.length > frontLongest-len(h.text) {
+	if h == nil || h.length > maxFrontRequest-len(h.text) {
 		return nil, frontForeign
 	}
 	return h, frontMore
@@ -281,12 +281,12 @@ func (c *frontConn) send(text []byte) error {
 		backlog := c.front.queries.backlog
 		backlog.enter(len(text))
 		defer backlog.leave(len(text))
-		c.writeDeadline = deadline(backlog.within(len(text), c.front.queries.cfg.WriteTimeout))
+		c.writeDeadline = deadlineAfter(backlog.writeTimeout(len(text), c.front.queries.cfg.WriteTimeout))
 		if err := c.conn.SetWriteDeadline(c.writeDeadline); err != nil {
 			return err
 		}
 	} else if most := c.front.queries.cfg.WriteTimeout; time.Until(c.writeDeadline) < most/2 {
-		c.writeDeadline = deadline(most)
+		c.writeDeadline = deadlineAfter(most)
 		if err := c.conn.SetWriteDeadline(c.writeDeadline); err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func (c *frontConn) watch(gone func()) (end func()) {
 		}
 		// The timer's function is running, and may be reading: a deadline in the past ends its read. Then this goroutine may use
 		// ahead again.
-		c.readDeadline = deadline(0)
+		c.readDeadline = deadlineAfter(0)
 		_ = c.conn.SetReadDeadline(c.readDeadline) // an error shows at the next read
 		<-ended
 		c.readDeadline = time.Time{}

@@ -10,16 +10,16 @@ import (
 // frontContext is the context of a request. It has its deadline from the start, but makes a timer only if a goroutine waits for
 // it. Most answers by Quick never wait, and a context with a timer would be a large part of their cost.
 type frontContext struct {
-	values context.Context // has the values of the request, and never ends
-	until  time.Time       // the deadline
-	// mu guards ended and the creation of waiting, so that a wait that begins during end is cancelled too.
-	mu      sync.Mutex
-	ended   bool                         // end was called
-	waiting atomic.Pointer[frontWaiting] // nil until the first call of Done
+	values   context.Context // has the values of the request, and never ends
+	deadline time.Time       // the deadline
+	// mu guards ended and the creation of inner, so that a wait that begins during end is cancelled too.
+	mu    sync.Mutex
+	ended bool                              // end was called
+	inner atomic.Pointer[frontInnerContext] // nil until the first call of Done
 }
 
-// frontWaiting is the real context behind a frontContext. It is made by the first call of Done.
-type frontWaiting struct {
+// frontInnerContext is the real context behind a frontContext. It is made by the first call of Done.
+type frontInnerContext struct {
 	context.Context
 	cancel context.CancelFunc // ends it, and frees its timer
 }
@@ -27,7 +27,7 @@ type frontWaiting struct {
 // begin initializes a frontContext before other goroutines know it. values must be a context that never ends, because its end
 // would not be noticed.
 func (c *frontContext) begin(values context.Context, within time.Duration) {
-	c.values, c.until = values, deadline(within)
+	c.values, c.deadline = values, deadlineAfter(within)
 }
 
 // end cancels the context, which frees the timer. It is called once, when the answer is finished.
@@ -35,37 +35,37 @@ func (c *frontContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	if inner := c.waiting.Load(); inner != nil {
+	if inner := c.inner.Load(); inner != nil {
 		inner.cancel()
 	}
 }
 
 // Deadline returns the time at which the operation is given up.
-func (c *frontContext) Deadline() (time.Time, bool) { return c.until, true }
+func (c *frontContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Done returns the channel that is closed at the deadline or by end. The first call starts the timer.
 func (c *frontContext) Done() <-chan struct{} {
-	if inner := c.waiting.Load(); inner != nil {
+	if inner := c.inner.Load(); inner != nil {
 		return inner.Done()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	inner := c.waiting.Load()
+	inner := c.inner.Load()
 	if inner == nil {
-		inner = &frontWaiting{}
-		inner.Context, inner.cancel = context.WithDeadline(c.values, c.until)
+		inner = &frontInnerContext{}
+		inner.Context, inner.cancel = context.WithDeadline(c.values, c.deadline)
 		// The operation is over, so a late caller must not wait for the deadline.
 		if c.ended {
 			inner.cancel()
 		}
-		c.waiting.Store(inner)
+		c.inner.Store(inner)
 	}
 	return inner.Done()
 }
 
 // Err returns why the context has ended. As long as nobody has called Done, it compares the deadline with the clock.
 func (c *frontContext) Err() error {
-	if inner := c.waiting.Load(); inner != nil {
+	if inner := c.inner.Load(); inner != nil {
 		return inner.Err()
 	}
 	c.mu.Lock()
@@ -73,7 +73,7 @@ func (c *frontContext) Err() error {
 	switch {
 	case c.ended:
 		return context.Canceled
-	case time.Until(c.until) <= 0:
+	case time.Until(c.deadline) <= 0:
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -82,7 +82,7 @@ func (c *frontContext) Err() error {
 // Value returns a value of the context. After Done was called it asks the inner context: package context then finds its own type
 // there, and a derived context needs no goroutine.
 func (c *frontContext) Value(key any) any {
-	if inner := c.waiting.Load(); inner != nil {
+	if inner := c.inner.Load(); inner != nil {
 		return inner.Value(key)
 	}
 	return c.values.Value(key)

@@ -16,13 +16,13 @@ import (
 )
 
 func TestFrontDrains(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	begun, gate := make(chan struct{}, 8), make(chan struct{})
 	f.schema.do = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
 	idle := must(net.Dial("tcp", f.frontAddress))
 	defer idle.Close()
 	answers := make(chan []string)
-	go func() { answers <- f.send(f.frontAddress, 1, raw(query("{ who }"))) }()
+	go func() { answers <- f.send(f.frontAddress, 1, rawRequest(queryBody("{ who }"))) }()
 	<-begun
 	eventually.Holds(t, "both connections are known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 2 })
 	done := make(chan error)
@@ -51,9 +51,9 @@ func TestFrontDrains(t *testing.T) {
 // A front that hands all connections on drains them too. Here the schema is no QuickSchema; a handler for tracing around the result
 // of Handler has the same effect.
 func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
-	kept := f.keep()
-	if last, err := kept.ask(raw(query("{ who }"))); err != nil || last {
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
+	kept := f.openKeptConn()
+	if last, err := kept.ask(rawRequest(queryBody("{ who }"))); err != nil || last {
 		t.Fatalf("before the drain: the last answer: %v, %v", last, err)
 	}
 	f.front.Drain(time.Minute)
@@ -61,7 +61,7 @@ func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 		conn.Close()
 		t.Error("a connection is accepted during the drain")
 	}
-	if last, err := kept.ask(raw(query("{ who }"))); err != nil || !last {
+	if last, err := kept.ask(rawRequest(queryBody("{ who }"))); err != nil || !last {
 		t.Errorf("during the drain: the last answer: %v, %v", last, err)
 	}
 	if err := f.front.Shutdown(t.Context()); err != nil {
@@ -70,11 +70,11 @@ func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 }
 
 func TestFrontShutdownGivesUp(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	begun, gate := make(chan struct{}), make(chan struct{})
 	f.schema.do = func(context.Context) bool { close(begun); <-gate; return true }
 	answers := make(chan []string)
-	go func() { answers <- f.send(f.frontAddress, 1, raw(query("{ who }"))) }()
+	go func() { answers <- f.send(f.frontAddress, 1, rawRequest(queryBody("{ who }"))) }()
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -87,23 +87,23 @@ func TestFrontShutdownGivesUp(t *testing.T) {
 	close(gate)
 }
 
-// kept is a connection that a client keeps for further requests.
-type kept struct {
+// keptConn is a connection that a client keeps for further requests.
+type keptConn struct {
 	net.Conn
 	from *bufio.Reader // reads the answers
 }
 
-// keep opens a connection to the front.
-func (f *fronted) keep() *kept {
+// openKeptConn opens a connection to the front.
+func (f *frontFixture) openKeptConn() *keptConn {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.frontAddress))
 	f.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	return &kept{conn, bufio.NewReader(conn)}
+	return &keptConn{conn, bufio.NewReader(conn)}
 }
 
 // ask sends a request and reports whether its answer ends the connection.
-func (k *kept) ask(text string) (last bool, err error) {
+func (k *keptConn) ask(text string) (last bool, err error) {
 	if _, err := io.WriteString(k, text); err != nil {
 		return false, err
 	}
@@ -118,24 +118,24 @@ func (k *kept) ask(text string) (last bool, err error) {
 // A proxy keeps connections and cannot repeat a POST, so no connection may be closed during a request. In a drain, each kind of
 // answer says that its connection ends, and idle and new connections stay open for one more request.
 func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	requests := map[string]string{
-		"quick":              raw(query("{ who }")),
-		"of the HTTP server": raw(query(`mutation { set(text: "a") }`)),
-		"of the executor":    raw(query("{ fails }")),
-		"refused":            raw(query("{ who }"), "Authorization: Bearer nobody"),
-		"a GET":              raw("", "GET /graphql?query={who} HTTP/1.1", "-Content-Length"),
+		"quick":              rawRequest(queryBody("{ who }")),
+		"of the HTTP server": rawRequest(queryBody(`mutation { set(text: "a") }`)),
+		"of the executor":    rawRequest(queryBody("{ fails }")),
+		"refused":            rawRequest(queryBody("{ who }"), "Authorization: Bearer nobody"),
+		"a GET":              rawRequest("", "GET /graphql?query={who} HTTP/1.1", "-Content-Length"),
 	}
-	conns, idle := map[string]*kept{}, map[string]*kept{}
+	conns, idle := map[string]*keptConn{}, map[string]*keptConn{}
 	for name, request := range requests {
-		conns[name], idle[name] = f.keep(), f.keep()
-		for _, one := range []*kept{conns[name], idle[name]} {
+		conns[name], idle[name] = f.openKeptConn(), f.openKeptConn()
+		for _, one := range []*keptConn{conns[name], idle[name]} {
 			if last, err := one.ask(request); err != nil || last {
 				t.Fatalf("%s, before: the last one: %v, %v", name, last, err)
 			}
 		}
 	}
-	fresh := f.keep()
+	fresh := f.openKeptConn()
 	eventually.Holds(t, "the new connection is known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) > 0 })
 	f.front.Drain(time.Hour)
 	if conn, err := net.Dial("tcp", f.frontAddress); err == nil {
@@ -152,7 +152,7 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- f.front.Shutdown(t.Context()) }()
-	eventually.Holds(t, "the shutdown has begun", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return f.front.quiet != nil })
+	eventually.Holds(t, "the shutdown has begun", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return f.front.allConnsEnded != nil })
 	idle["new"], requests["new"] = fresh, requests["quick"]
 	for name, one := range idle {
 		if last, err := one.ask(requests[name]); err != nil || !last {
@@ -166,13 +166,13 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 
 // Connections that are idle for longer than the drain allows are closed, even if they become idle after endsIdle was set.
 func TestFrontClosesWhatStaysIdle(t *testing.T) {
-	f := newFronted(t, false, nil)
-	early, late := f.keep(), f.keep()
-	if _, err := early.ask(raw(query("{ who }"))); err != nil {
+	f := newFrontFixture(t, false, nil)
+	early, late := f.openKeptConn(), f.openKeptConn()
+	if _, err := early.ask(rawRequest(queryBody("{ who }"))); err != nil {
 		t.Fatal(err)
 	}
 	f.front.endsIdle.Store(true)
-	_, _ = late.ask(raw(query("{ who }"))) // its answer, or the end of a connection that was still new
+	_, _ = late.ask(rawRequest(queryBody("{ who }"))) // its answer, or the end of a connection that was still new
 	if _, err := late.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection that became idle has %v, want its end", err)
 	}

@@ -22,10 +22,10 @@ type frontListener struct {
 	// it.
 	failed chan error
 	// done is closed by Close, once. From then on no connection is given to the HTTP server.
-	done chan struct{}
-	once sync.Once
-	stop func() error     // closes the listener itself, once
-	add  func(handed int) // counts connections of the HTTP server
+	done      chan struct{}
+	once      sync.Once
+	stop      func() error     // closes the listener itself, once
+	addHanded func(handed int) // counts connections of the HTTP server
 }
 
 // Accept waits for a connection that the front does not serve.
@@ -50,28 +50,28 @@ func (l *frontListener) Close() error {
 // give hands a connection on, or closes it if the server has ended. It counts the connection first: otherwise, for a moment,
 // neither the front nor the HTTP server would count it.
 func (l *frontListener) give(conn net.Conn) {
-	l.add(1)
+	l.addHanded(1)
 	select {
 	case l.conns <- conn:
 	case <-l.done:
-		l.add(-1)
+		l.addHanded(-1)
 		_ = conn.Close()
 	}
 }
 
-// handedConn is a connection that the front hands to the HTTP server, with the bytes that were read. count and ConnContext
+// handedConn is a connection that the front hands to the HTTP server, with the bytes that were read. trackServerState and ConnContext
 // recognize it by its type. When the HTTP server has answered and waits for the next request, the connection returns to the
 // front: Read returns io.EOF, the server calls Close, and Close calls takeBack.
 type handedConn struct {
 	net.Conn
-	before []byte // bytes that were read and not returned yet; only the one reader of a connection uses it
-	paid   bool   // its first request was charged to its address
+	before         []byte // bytes that were read and not returned yet; only the one reader of a connection uses it
+	addressCharged bool   // its first request was charged to its address
 	// takeBack gives the connection to the front, with the bytes that were read of the next request; false if the front has ended.
 	// nil: the connection stays with the HTTP server.
-	takeBack      func(before []byte) bool
-	handedAnswers int          // the number of answers after which it returns
-	state         atomic.Int32 // one of the states below
-	wholeRoom     int          // the size of the HTTP server's empty buffer; only the reader uses it
+	takeBack        func(before []byte) bool
+	handedAnswers   int          // the number of answers after which it returns
+	state           atomic.Int32 // one of the states below
+	emptyBufferSize int          // the size of the HTTP server's empty buffer; only the reader uses it
 
 	mu       sync.Mutex
 	change   sync.Cond // signals a change of the fields below
@@ -129,9 +129,9 @@ func (c *handedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// update changes deadline or closed, and wakes up a call of look that waits for such a change.
+// update changes deadline or closed, and wakes up a call of lookForClient that waits for such a change.
 func (c *handedConn) update(change func()) {
-	if c.takeBack == nil { // look is never called
+	if c.takeBack == nil { // lookForClient is never called
 		return
 	}
 	c.mu.Lock()
@@ -156,7 +156,7 @@ func (c *handedConn) Read(to []byte) (int, error) {
 	// While the HTTP server answers, it reads one byte in the background, to see whether the client is still there. It may also read
 	// one byte of a body, if its buffer has room for one byte only. But then a deadline is set.
 	case len(to) == 1 && c.state.Load() == handedActive && !c.readsBody():
-		return c.look(to)
+		return c.lookForClient(to)
 	case c.mayReturn(len(to)):
 		return 0, io.EOF
 	}
@@ -170,10 +170,10 @@ func (c *handedConn) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// look checks by a read whether the client is still there. A byte that it reads belongs to the next request and is kept in
-// before: if the HTTP server received it, it would have to answer that request itself. So look waits until the HTTP server ends
+// lookForClient checks by a read whether the client is still there. A byte that it reads belongs to the next request and is kept in
+// before: if the HTTP server received it, it would have to answer that request itself. So lookForClient waits until the HTTP server ends
 // the read by a deadline in the past.
-func (c *handedConn) look(to []byte) (int, error) {
+func (c *handedConn) lookForClient(to []byte) (int, error) {
 	if len(c.before) == 0 {
 		n, err := c.Conn.Read(to)
 		if n == 0 {
@@ -202,10 +202,10 @@ func (c *handedConn) readsBody() bool {
 func (c *handedConn) mayReturn(room int) bool {
 	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
 	// less.
-	if c.wholeRoom == 0 {
-		c.wholeRoom = room
+	if c.emptyBufferSize == 0 {
+		c.emptyBufferSize = room
 	}
-	return room == c.wholeRoom && len(c.before) < frontBuffer && c.state.CompareAndSwap(handedWaiting, handedReturned)
+	return room == c.emptyBufferSize && len(c.before) < frontBufferSize && c.state.CompareAndSwap(handedWaiting, handedReturned)
 }
 
 // CloseWrite closes the sending side. The HTTP server calls it before it closes a connection that it has not read to the end.
@@ -220,9 +220,9 @@ func (c *handedConn) CloseWrite() error {
 // It is in the context of one request, or of a handed connection, where the front has charged only the address of the first
 // request.
 type payment struct {
-	addressUsed      atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
-	operationCharged bool         // the front has charged the operation too
-	caller           *frontCaller // the caller, whose token was checked; nil: the token must still be checked
+	addressChargeUsed atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
+	operationCharged  bool         // the front has charged the operation too
+	caller            *frontCaller // the caller, whose token was checked; nil: the token must still be checked
 }
 
 // paymentKey is the key of a *payment. Its absence means that nothing was charged.
@@ -231,14 +231,14 @@ type paymentKey struct{}
 // chargeAddress charges a request to its address, unless the front has done so. Swap makes the payment count for one request only:
 // later requests of a handed connection find it used.
 func (q *queries) chargeAddress(ctx context.Context, address string) error {
-	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.addressUsed.Swap(true) {
+	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.addressChargeUsed.Swap(true) {
 		return nil
 	}
-	return q.cfg.Limits.Address(address)
+	return q.cfg.Limits.ChargeAddress(address)
 }
 
-// chargedOperation reports whether the front has charged the operation. This is so if an answer by Quick failed after the charge.
-func chargedOperation(ctx context.Context) bool {
+// isOperationCharged reports whether the front has charged the operation. This is so if an answer by Quick failed after the charge.
+func isOperationCharged(ctx context.Context) bool {
 	paid, ok := ctx.Value(paymentKey{}).(*payment)
 	return ok && paid.operationCharged
 }

@@ -19,7 +19,7 @@ import (
 
 // After a request that the HTTP server answered, the front answers the next one on the same connection.
 func TestHandedConnectionsReturn(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	returned := 0
 	for _, one := range frontCases {
 		if one.quick {
@@ -34,7 +34,7 @@ func TestHandedConnectionsReturn(t *testing.T) {
 				break // the HTTP server ended the connection
 			}
 			before := f.schema.answered.Load()
-			_, _ = io.WriteString(conn, raw(query("{ who }")))
+			_, _ = io.WriteString(conn, rawRequest(queryBody("{ who }")))
 			if answer := f.read(reader, 1)[0]; !strings.HasSuffix(answer, `{"data":{"who":"alice@"}}`) || f.schema.answered.Load() != before+1 {
 				t.Errorf("after %s the front answered %d plain requests: %s", one.name, f.schema.answered.Load()-before, answer)
 			}
@@ -49,9 +49,9 @@ func TestHandedConnectionsReturn(t *testing.T) {
 
 // A connection without plain requests stays with the HTTP server for twice as many answers each time. After a plain request it
 // returns after one answer again.
-func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
-	f := newFronted(t, false, nil)
-	k := f.keep()
+func TestConnectionsHandedAgainReturnLater(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	k := f.openKeptConn()
 	returned := func() bool {
 		f.front.mu.Lock()
 		defer f.front.mu.Unlock()
@@ -66,7 +66,7 @@ func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 	rest := func(handedAnswers int) {
 		t.Helper()
 		for range handedAnswers {
-			ask(raw("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length"))
+			ask(rawRequest("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length"))
 		}
 		eventually.Holds(t, fmt.Sprintf("the connection returns after %d answers", handedAnswers), returned)
 	}
@@ -74,7 +74,7 @@ func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 		for _, handedAnswers := range []int{1, 2, 4, 8, 16, 32, maxHandedAnswers, maxHandedAnswers} {
 			rest(handedAnswers)
 		}
-		ask(raw(query("{ who }")))
+		ask(rawRequest(queryBody("{ who }")))
 	}
 }
 
@@ -98,15 +98,15 @@ func newFakeHanded(t *testing.T, handedAnswers int) *fakeHanded {
 	return f
 }
 
-// reads makes one Read as the HTTP server does, with a buffer of room bytes, while the client sends one byte.
-func (f *fakeHanded) reads(room int) error {
+// readAsServer makes one Read as the HTTP server does, with a buffer of room bytes, while the client sends one byte.
+func (f *fakeHanded) readAsServer(room int) error {
 	go func() { _, _ = f.client.Write([]byte("x")) }() // it may stay unread
 	_, err := f.Read(make([]byte, room))
 	return err
 }
 
-// answers makes the calls that the HTTP server makes when it answers a request that it has read.
-func (f *fakeHanded) answers() {
+// answerAsServer makes the calls that the HTTP server makes when it answers a request that it has read.
+func (f *fakeHanded) answerAsServer() {
 	f.setServerState(http.StateActive)
 	f.setServerState(http.StateIdle)
 	_ = f.SetReadDeadline(inAnHour)
@@ -117,22 +117,22 @@ func (f *fakeHanded) answers() {
 func TestWhenHandedConnectionsReturn(t *testing.T) {
 	const room = 64
 	c := newFakeHanded(t, 2)
-	if err := c.reads(room); err != nil {
+	if err := c.readAsServer(room); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.reads(1); err != nil { // this read gets the end of a head that fills the buffer, so it is no look
+	if err := c.readAsServer(1); err != nil { // this read gets the end of a head that fills the buffer, so it is no look
 		t.Fatal(err)
 	}
-	c.answers()
-	if err := c.reads(room); err != nil {
+	c.answerAsServer()
+	if err := c.readAsServer(room); err != nil {
 		t.Fatalf("it returns after its first answer: %v", err)
 	}
 	_ = c.SetReadDeadline(inAnHour)
-	c.answers()
-	if err := c.reads(room - 1); err != nil {
+	c.answerAsServer()
+	if err := c.readAsServer(room - 1); err != nil {
 		t.Errorf("it returns although a part of a request was read: %v", err)
 	}
-	if err := c.reads(room); err != io.EOF {
+	if err := c.readAsServer(room); err != io.EOF {
 		t.Errorf("it does not return after its second answer: %v", err)
 	}
 	if err := c.Close(); err != nil || c.taken == nil {
@@ -140,16 +140,16 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	}
 	// If a next request was there already, the HTTP server keeps it: it sets another deadline, and then reads on.
 	c = newFakeHanded(t, 1)
-	_ = c.reads(room)
-	c.answers()
+	_ = c.readAsServer(room)
+	c.answerAsServer()
 	_ = c.SetReadDeadline(inAnHour)
-	if err := c.reads(room); err != nil {
+	if err := c.readAsServer(room); err != nil {
 		t.Errorf("it returns in the middle of a request: %v", err)
 	}
 	// A connection that is closed while the HTTP server waits is not taken back.
 	c = newFakeHanded(t, 1)
-	_ = c.reads(room)
-	c.answers()
+	_ = c.readAsServer(room)
+	c.answerAsServer()
 	if err := c.Close(); err != nil || c.taken != nil {
 		t.Errorf("it was taken back: %v", err)
 	}
@@ -161,7 +161,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	past := time.Unix(1, 0)
 	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {
 		c := newFakeHanded(t, 1)
-		_ = c.reads(64)
+		_ = c.readAsServer(64)
 		c.setServerState(http.StateActive)
 		_ = c.SetReadDeadline(time.Time{})
 		if early {
@@ -192,23 +192,23 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	}
 	// While a body is read there is a deadline. A read of one byte of the body is no look.
 	body := newFakeHanded(t, 1)
-	_ = body.reads(64)
+	_ = body.readAsServer(64)
 	body.setServerState(http.StateActive)
 	_ = body.SetReadDeadline(inAnHour)
-	if err := body.reads(1); err != nil {
+	if err := body.readAsServer(1); err != nil {
 		t.Errorf("a body's byte is not read: %v", err)
 	}
 	// A read of one byte by a socket is no look.
 	socket := newFakeHanded(t, 1)
 	socket.setServerState(http.StateActive)
 	socket.setServerState(http.StateHijacked)
-	if err := socket.reads(1); err != nil {
+	if err := socket.readAsServer(1); err != nil {
 		t.Errorf("a socket reads nothing: %v", err)
 	}
 	// A look ends at once, and not with the error of a deadline, when the client or the HTTP server closes the connection.
 	for name, end := range map[string]func(*fakeHanded){"the client's end": func(c *fakeHanded) { _ = c.client.Close() }, "its own": func(c *fakeHanded) { _ = c.Close() }} {
 		c := newFakeHanded(t, 1)
-		_ = c.reads(64)
+		_ = c.readAsServer(64)
 		c.setServerState(http.StateActive)
 		looked := make(chan error, 1)
 		go func() {
@@ -221,7 +221,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 		}
 	}
 	c := newFakeHanded(t, 1)
-	_ = c.reads(64)
+	_ = c.readAsServer(64)
 	c.setServerState(http.StateActive)
 	looked := make(chan error, 1)
 	go func() {
@@ -239,26 +239,26 @@ var inAnHour = time.Now().Add(time.Hour)
 
 // Requests behind a handed one, sent at once or in pieces, are neither lost nor answered twice, wherever the pieces end.
 func TestRequestsBehindAHandedOne(t *testing.T) {
-	f := newFronted(t, false, nil)
-	mutation, plain, get := raw(query(`mutation { set(text: "a") }`)), raw(query("{ who }")), raw("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length")
+	f := newFrontFixture(t, false, nil)
+	mutation, plain, get := rawRequest(queryBody(`mutation { set(text: "a") }`)), rawRequest(queryBody("{ who }")), rawRequest("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length")
 	for name, requests := range map[string][]string{
 		"plain": {mutation, plain}, "handed": {mutation, mutation, plain}, "handed by another way": {get, mutation, get, plain, get},
-		"a long one": {mutation, raw(query("{ hello }" + strings.Repeat(" ", 9<<10))), plain},
+		"a long one": {mutation, rawRequest(queryBody("{ hello }" + strings.Repeat(" ", 9<<10))), plain},
 	} {
 		text := strings.Join(requests, "")
 		want := f.send(f.directAddress, len(requests), text)
 		first := len(requests[0])
 		for _, pieces := range [][]int{{}, {first}, {first + 1}, {first + 2}, {first + 3}, {first + 4}, {first - 1, first + 1}, {first + 5, len(text) - 1}, {1, 2, 3}} {
-			if got := f.inPieces(requests, pieces); !slices.Equal(got, want) {
+			if got := f.sendInPieces(requests, pieces); !slices.Equal(got, want) {
 				t.Errorf("%s, cut at %v:\n%s\nwant\n%s", name, pieces, got, want)
 			}
 		}
 	}
 }
 
-// inPieces sends requests as one text that is cut at places. Before the next piece it reads the answers to all requests that were
+// sendInPieces sends requests as one text that is cut at places. Before the next piece it reads the answers to all requests that were
 // sent completely.
-func (f *fronted) inPieces(requests []string, places []int) (answers []string) {
+func (f *frontFixture) sendInPieces(requests []string, places []int) (answers []string) {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
@@ -280,20 +280,20 @@ func (f *fronted) inPieces(requests []string, places []int) (answers []string) {
 
 // Connections that go back and forth between front and HTTP server are all closed when the server ends.
 func TestHandedConnectionsEndWithTheServer(t *testing.T) {
-	for _, end := range []func(f *fronted) error{
-		func(f *fronted) error { return f.front.Close() },
-		func(f *fronted) error { f.front.Drain(0); return f.front.Shutdown(f.Context()) },
+	for _, end := range []func(f *frontFixture) error{
+		func(f *frontFixture) error { return f.front.Close() },
+		func(f *frontFixture) error { f.front.Drain(0); return f.front.Shutdown(f.Context()) },
 	} {
-		f := newFronted(t, false, nil)
+		f := newFrontFixture(t, false, nil)
 		var clients sync.WaitGroup
 		begun := make(chan struct{}, 16)
 		for i := range 16 {
-			requests := []string{raw(query(`mutation { set(text: "a") }`)), raw(query("{ who }"))}
+			requests := []string{rawRequest(queryBody(`mutation { set(text: "a") }`)), rawRequest(queryBody("{ who }"))}
 			clients.Go(func() {
 				conn := must(net.Dial("tcp", f.frontAddress))
 				defer conn.Close()
 				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-				k := &kept{conn, bufio.NewReader(conn)}
+				k := &keptConn{conn, bufio.NewReader(conn)}
 				for n := i; ; n++ {
 					last, err := k.ask(requests[n%2])
 					if n == i+10 {

@@ -20,7 +20,7 @@ type head struct {
 	text        []byte        // the bytes of the head, with its blank line
 	length      int           // of the body
 	request     *http.Request // without its body, context and address
-	to          answering     // the form of the answer
+	answerForm  answerForm    // the form of the answer
 	gzip        bool          // the client accepts gzip
 	answerLines []byte        // the first lines of the answer's head
 	forwarded   bool          // the request has X-Forwarded-For
@@ -64,14 +64,14 @@ func (f *Front) withoutStaleCaller(h *head) *head {
 	return &unchecked
 }
 
-// specialHeaders change the meaning of a request, or how it is read. headersOnce have a different value in each request. A header
+// specialHeaders change the meaning of a request, or how it is read. uniqueHeaders have a different value in each request. A header
 // that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
 var (
 	specialHeaders = []string{ // in lower case; a request with one of them is not plain
 		"connection", "content-encoding", "expect", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer",
 		"transfer-encoding", "upgrade", strings.ToLower(streamTokenHeader), "traceparent",
 	}
-	headersOnce = []string{strings.ToLower(requestHeader)} // a head with one of them is not remembered
+	uniqueHeaders = []string{strings.ToLower(requestHeader)} // a head with one of them is not remembered
 )
 
 // plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is stricter
@@ -131,7 +131,7 @@ func (f *Front) readHead(text []byte) *head {
 	}
 	h := &head{text: text, length: int(r.ContentLength), request: r, gzip: services.AcceptsGzip(r.Header.Values("Accept-Encoding"))}
 	// With the scope ingest a body may be longer than BodyLimit, but such a request is not plain.
-	if int64(h.length) != r.ContentLength || r.ContentLength > min(f.queries.cfg.BodyLimit, frontLongest) {
+	if int64(h.length) != r.ContentLength || r.ContentLength > min(f.queries.cfg.BodyLimit, maxFrontRequest) {
 		return nil
 	}
 	for name := range r.Header {
@@ -139,22 +139,22 @@ func (f *Front) readHead(text []byte) *head {
 			return nil
 		}
 		h.forwarded = h.forwarded || name == "X-Forwarded-For"
-		h.unique = h.unique || slices.Contains(headersOnce, strings.ToLower(name))
+		h.unique = h.unique || slices.Contains(uniqueHeaders, strings.ToLower(name))
 	}
 	// queries.Do calls the same functions, so that the headers are the same.
 	answer := &recorder{header: http.Header{}}
 	w := newRequest(answer, r)
 	h.id = w.id
-	f.queries.origins.grant(w, r)
+	f.queries.origins.writeCORSHeaders(w, r)
 	if _, err := f.queries.checkRequest(r); err != nil || checkMedia(r) != nil {
 		return nil
 	}
 	// An answer as an event stream is left to the HTTP server.
-	h.to.accepted, h.to.acceptsEvents = negotiate(r.Header.Values("Accept"), f.queries.sockets != nil)
-	if h.to.accepted != typeJSON && h.to.accepted != typeResponse {
+	h.answerForm.accepted, h.answerForm.acceptsEvents = negotiate(r.Header.Values("Accept"), f.queries.sockets != nil)
+	if h.answerForm.accepted != typeJSON && h.answerForm.accepted != typeResponse {
 		return nil
 	}
-	setContentHeaders(answer.header, h.to.accepted)
+	setContentHeaders(answer.header, h.answerForm.accepted)
 	h.answerLines = appendHeader([]byte("HTTP/1.1 200 OK\r\n"), answer.header)
 	return h
 }

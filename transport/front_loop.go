@@ -30,7 +30,7 @@ type JointRequest = struct {
 const (
 	// A connection joins a loop after this many requests in a row that can be answered jointly. If it joined earlier, a client that
 	// sends other requests in between would often pay the cost of joining and leaving.
-	jointAfter = 8
+	minJointStreak = 8
 	// After a request that a loop could not answer, such as one of a viewer who never has a document, the connection needs this many
 	// requests more.
 	jointPenalty = 8
@@ -38,5 +38,5 @@ const (
 	relieveAfter = 5 * time.Millisecond
 	// The greatest number of requests that are answered at once. The documents of their badges have about 50 KB in all. An answer
 	// with a page has a few KB.
-	jointAtOnce = 64
+	maxBatch = 64
 )

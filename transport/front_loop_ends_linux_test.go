@@ -21,11 +21,11 @@ import (
 // A loop answers the last request of a client that has closed its sending side, even if epoll reports the request and the
 // close together. It closes the connections of clients that are gone.
 func TestALoopEndsWithItsClient(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	begun, gate := make(chan struct{}, 1), make(chan struct{})
-	blocker, half, whole := f.keepJoined("blocker"), f.keepJoined("half"), f.keepJoined("whole")
-	f.schema.setJointly(func(context.Context, []JointRequest) bool {
+	blocker, half, whole := f.openJoinedConn("blocker"), f.openJoinedConn("half"), f.openJoinedConn("whole")
+	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool {
 		select {
 		case begun <- struct{}{}:
 			<-gate
@@ -45,17 +45,17 @@ func TestALoopEndsWithItsClient(t *testing.T) {
 	}
 	_ = whole.Close()
 	close(gate)
-	f.hears(half, "200 ", "half@")
+	f.expectNextAnswer(half, "200 ", "half@")
 	if _, err := half.from.ReadByte(); err != io.EOF {
 		t.Errorf("after its last answer the connection has %v, want its end", err)
 	}
-	f.hears(blocker, "200 ", "blocker@")
+	f.expectNextAnswer(blocker, "200 ", "blocker@")
 	eventually.Holds(t, "one connection is left", func() bool { return f.countLooped() == 1 && f.countConns() == 1 })
 }
 
 func TestALoopDrains(t *testing.T) {
-	f := newFronted(t, false, nil)
-	idle, late, busy := f.keepJoined("idle"), f.keepJoined("late"), f.keepJoined("busy")
+	f := newFrontFixture(t, false, nil)
+	idle, late, busy := f.openJoinedConn("idle"), f.openJoinedConn("late"), f.openJoinedConn("busy")
 	f.front.Drain(time.Hour)
 	if last, err := late.ask(whoRequest("late")); err != nil || !last {
 		t.Errorf("during the drain: the last answer: %v, %v", last, err)
@@ -64,7 +64,7 @@ func TestALoopDrains(t *testing.T) {
 		t.Errorf("after its last answer the connection has %v, want its end", err)
 	}
 	begun, gate := make(chan struct{}), make(chan struct{})
-	f.schema.setJointly(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
+	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
 	if _, err := io.WriteString(busy, whoRequest("busy")); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestALoopDrains(t *testing.T) {
 	default:
 	}
 	close(gate)
-	f.hears(busy, "200 ", "busy@")
+	f.expectNextAnswer(busy, "200 ", "busy@")
 	if err := <-done; err != nil {
 		t.Errorf("the shutdown: %v", err)
 	}
@@ -93,9 +93,9 @@ func TestALoopDrains(t *testing.T) {
 }
 
 // A shutdown closes the idle connections. A connection that is answered after that is closed after its answer.
-func TestALoopClosesWhatBecomesIdle(t *testing.T) {
-	f := newFronted(t, false, nil)
-	k := f.keepJoined("alice")
+func TestAShutdownClosesLoopConnsThatAnswered(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	k := f.openJoinedConn("alice")
 	f.front.endsIdle.Store(true)
 	f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	if _, err := k.from.ReadByte(); err != io.EOF {
@@ -104,17 +104,17 @@ func TestALoopClosesWhatBecomesIdle(t *testing.T) {
 	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
-func TestClosingCutsWhatIsInALoop(t *testing.T) {
-	f := newFronted(t, false, nil)
-	idle, busy := f.keepJoined("idle"), f.keepJoined("busy")
+func TestCloseCutsTheConnectionsOfALoop(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	idle, busy := f.openJoinedConn("idle"), f.openJoinedConn("busy")
 	begun, gate := make(chan struct{}), make(chan struct{})
-	f.schema.setJointly(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
+	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
 	if _, err := io.WriteString(busy, whoRequest("busy")); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
 	_ = f.front.Close()
-	for name, one := range map[string]*kept{"idle": idle, "busy": busy} {
+	for name, one := range map[string]*keptConn{"idle": idle, "busy": busy} {
 		if _, err := one.from.ReadByte(); err == nil {
 			t.Errorf("%s: something came after the end", name)
 		}
@@ -124,10 +124,10 @@ func TestClosingCutsWhatIsInALoop(t *testing.T) {
 }
 
 // A connection without a request for the idle time is closed, whatever the others do.
-func TestALoopClosesWhatIsIdle(t *testing.T) {
-	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 400 * time.Millisecond })
+func TestALoopClosesConnsAfterTheIdleTime(t *testing.T) {
+	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 400 * time.Millisecond })
 	f.front.loops.loops = f.front.loops.loops[:1]
-	idle, busy := f.keepJoined("idle"), f.keepJoined("busy")
+	idle, busy := f.openJoinedConn("idle"), f.openJoinedConn("busy")
 	ended := make(chan error, 1)
 	go func() {
 		_, err := idle.from.ReadByte()
@@ -147,20 +147,20 @@ func TestALoopClosesWhatIsIdle(t *testing.T) {
 	}
 }
 
-// runners counts the goroutines of loops in this process.
-func runners() int {
+// countRunners counts the goroutines of loops in this process.
+func countRunners() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*loopRunner).run(")
 }
 
 // Slow reads start further runners, which end again. Idle connections are closed nevertheless.
 func TestRelievedRunnersEnd(t *testing.T) {
-	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 2 * time.Second })
+	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 2 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
-	idle, first, second := f.keepJoined("idle"), f.keepJoined("first"), f.keepJoined("second")
+	idle, first, second := f.openJoinedConn("idle"), f.openJoinedConn("first"), f.openJoinedConn("second")
 	ended := make(chan struct{})
 	go func() { _, _ = idle.from.ReadByte(); close(ended) }()
-	before := runners()
+	before := countRunners()
 	for rounds, open := 0, true; open || rounds < 10; rounds++ {
 		select {
 		case <-ended:
@@ -169,7 +169,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 		}
 		begun, answered := make(chan struct{}), make(chan struct{})
 		var once atomic.Bool
-		f.schema.setJointly(func(context.Context, []JointRequest) bool {
+		f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool {
 			if !once.Swap(true) { // the first read lasts until another runner has answered
 				close(begun)
 				<-answered
@@ -200,21 +200,21 @@ func TestRelievedRunnersEnd(t *testing.T) {
 			}
 		}
 	}
-	eventually.Holds(t, "one runner is left", func() bool { return runners() <= before })
+	eventually.Holds(t, "one runner is left", func() bool { return countRunners() <= before })
 }
 
 // A runner may use the old key of a connection that another runner has given to a goroutine. It gets nothing and closes nothing.
 func TestAStaleReportTakesNothing(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	loop := f.front.loops.loops[0]
-	k, other := f.keepJoined("alice"), f.keepJoined("bob")
+	k, other := f.openJoinedConn("alice"), f.openJoinedConn("bob")
 	loop.mu.Lock()
 	key := min(loop.last-1, loop.last)
 	c := loop.conns[key]
 	loop.mu.Unlock()
-	f.expectAnswer(k, raw(query("{ fails }")), "200 ", "") // it leaves
-	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.in.Load() == nil && c.state.Load() == frontIdle })
+	f.expectAnswer(k, rawRequest(queryBody("{ fails }")), "200 ", "") // it leaves
+	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.owner.Load() == nil && c.state.Load() == frontIdle })
 	if got, found := loop.claim(key); got != nil || found != claimNothing {
 		t.Errorf("the key is claimed: %v", found)
 	}
@@ -228,10 +228,10 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 
 // epoll reports no event for a closed descriptor. A connection that was cut while it joined a loop is forgotten nevertheless.
 func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	loop := f.front.loops.loops[0]
-	_ = f.keepJoined("alice")
+	_ = f.openJoinedConn("alice")
 	loop.mu.Lock()
 	c := loop.conns[loop.last]
 	loop.mu.Unlock()
@@ -243,16 +243,16 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 
 // A read deadline from before the loop does not keep the front from noticing that the client of an operation has gone.
 func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, server *http.Server) {
+	f := newFrontFixture(t, false, func(cfg *Config, server *http.Server) {
 		server.IdleTimeout, cfg.OperationTimeout = 400*time.Millisecond, time.Hour
 	})
-	k := f.keepJoined("alice")
+	k := f.openJoinedConn("alice")
 	joined := time.Now()
 	for time.Since(joined) < 2*400*time.Millisecond { // its deadline passes
 		f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	}
 	before := f.limits.operations.Load()
-	if _, err := io.WriteString(k, raw(query("{ slow }"))); err != nil {
+	if _, err := io.WriteString(k, rawRequest(queryBody("{ slow }"))); err != nil {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > before })
@@ -263,11 +263,11 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 // Clients send requests singly, two at once or in pieces, hang up and come back: each gets its own answers, and at the end no
 // connection is left.
 func TestLoopsUnderLoad(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	const clients, requests = 12, 400
 	failed := make(chan error, clients)
 	for i := range clients {
-		go func() { failed <- f.hammer(fmt.Sprint("client", i), i, requests) }()
+		go func() { failed <- f.sendMixedRequests(fmt.Sprint("client", i), i, requests) }()
 	}
 	for range clients {
 		if err := <-failed; err != nil {
@@ -277,8 +277,8 @@ func TestLoopsUnderLoad(t *testing.T) {
 	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
-// hammer sends requests of a client, some of them two at once or in pieces, on one connection after another.
-func (f *fronted) hammer(viewer string, seed, requests int) error {
+// sendMixedRequests sends requests of a client, some of them two at once or in pieces, on one connection after another.
+func (f *frontFixture) sendMixedRequests(viewer string, seed, requests int) error {
 	one, want := whoRequest(viewer), fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer)
 	for done := 0; done < requests; {
 		conn, err := net.Dial("tcp", f.frontAddress)
@@ -289,7 +289,7 @@ func (f *fronted) hammer(viewer string, seed, requests int) error {
 		from := bufio.NewReader(conn)
 		for use := range 40 + 7*seed {
 			text, count := one, 1
-			if use > jointAfter+seed && use%5 == 0 {
+			if use > minJointStreak+seed && use%5 == 0 {
 				text, count = one+one, 2
 			}
 			cut := len(text)
@@ -324,18 +324,18 @@ func (f *fronted) hammer(viewer string, seed, requests int) error {
 // A panic about one request of a batch ends the connection of that request. The runner answers the other requests.
 func TestALoopSurvivesAPanic(t *testing.T) {
 	log := &lockedText{}
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) })
-	other := f.keepJoined("bob")
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	other := f.openJoinedConn("bob")
 	for stack, begin := range map[string]func(){
-		"fakeLimits).Operation": func() { f.limits.panics.Store(true) }, // while the request is charged
+		"fakeLimits).ChargeOperation": func() { f.limits.panics.Store(true) }, // while the request is charged
 		"loopRunner).reply": func() { // while it is answered
-			f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+			f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 				requests[0].Text, requests[0].OK = nil, true
 				return false
 			})
 		},
 	} {
-		k := f.keepJoined("alice")
+		k := f.openJoinedConn("alice")
 		begin()
 		if _, err := io.WriteString(k, whoRequest("alice")); err != nil {
 			t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 // A loop does only that. For everything else the connection leaves the loop: for a request in pieces, another operation, a refusal, or
 // an answer that waits for the client. The connection then gets a goroutine again, which goes on where the loop has stopped.
 type frontLoops struct {
-	schema JointSchema
-	loops  []*frontLoop  // one for each processor
-	next   atomic.Uint32 // counts the connections, which the loops get in turn
+	schema    JointSchema
+	loops     []*frontLoop  // one for each processor
+	joinCount atomic.Uint32 // counts the connections, which the loops get in turn
 }
 
 // newFrontLoops makes one loop for each processor. A loop without connections has neither a goroutine nor a descriptor.
@@ -40,17 +40,17 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	if c.loop.raw == nil {
 		return false, false
 	}
-	loop := l.loops[int(l.next.Add(1))%len(l.loops)]
+	loop := l.loops[int(l.joinCount.Add(1))%len(l.loops)]
 	c.loop.lastRequest.Store(sinceStart())
 	c.loop.missedInput.Store(false)
 	// The order matters: when closeIdle finds the connection idle, cut must find the loop. cut then shuts the socket down, and the
 	// loop sees that.
-	c.loop.in.Store(loop)
+	c.loop.owner.Store(loop)
 	c.state.Store(frontIdle)
 	if !c.front.endsIdle.Load() && loop.add(c) {
 		return true, false
 	}
-	c.loop.in.Store(nil)
+	c.loop.owner.Store(nil)
 	return false, !c.state.CompareAndSwap(frontIdle, frontBusy)
 }
 
@@ -60,10 +60,10 @@ func sinceStart() int64 { return int64(time.Since(processStart)) }
 // processStart is the time from which sinceStart counts.
 var processStart = time.Now()
 
-// loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before in, and does not change
+// loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before owner, and does not change
 // while the connection is in a loop.
 type loopConn struct {
-	in          atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
+	owner       atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
 	key         uint64                    // set under the loop's lock, before the connection is in conns
 	raw         syscall.RawConn
 	lastRequest atomic.Int64 // its time, by sinceStart
@@ -74,7 +74,7 @@ type loopConn struct {
 // cut shuts down the socket of a connection in a loop: the loop then sees the end of the input. It returns false if the
 // connection is in no loop.
 func (l *loopConn) cut() (in bool) {
-	if l.in.Load() == nil {
+	if l.owner.Load() == nil {
 		return false
 	}
 	_ = l.raw.Control(func(descriptor uintptr) { _ = syscall.Shutdown(int(descriptor), syscall.SHUT_RDWR) })
@@ -84,7 +84,7 @@ func (l *loopConn) cut() (in bool) {
 // forgetClosed forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor. The caller
 // may hold the front's lock.
 func (l *loopConn) forgetClosed(c *frontConn) {
-	if loop := l.in.Load(); loop != nil {
+	if loop := l.owner.Load(); loop != nil {
 		go loop.end(c)
 	}
 }
@@ -104,9 +104,9 @@ type frontLoop struct {
 
 // loopPoll is an epoll descriptor.
 type loopPoll struct {
-	file   *os.File        // of the descriptor
-	raw    syscall.RawConn // by which a goroutine waits for the descriptor
-	number int             // the descriptor
+	file *os.File        // of the descriptor
+	raw  syscall.RawConn // by which a goroutine waits for the descriptor
+	fd   int             // the descriptor
 }
 
 // add registers a connection; false if the system refuses. epoll reports input that is there already, and then each new input once.
@@ -119,8 +119,8 @@ func (l *frontLoop) add(c *frontConn) bool {
 			return false
 		}
 		l.poll = &loopPoll{file, raw, number}
-		l.poll.sweepIn(l.front.next.IdleTimeout)
-		go l.runner().run(l.poll)
+		l.poll.scheduleSweep(l.front.next.IdleTimeout)
+		go l.spareOrNewRunner().run(l.poll)
 	}
 	l.last++
 	c.loop.key = l.last
@@ -185,7 +185,7 @@ func (l *frontLoop) remove(c *frontConn) bool {
 	}
 	delete(l.conns, c.loop.key)
 	l.poll.control(c, syscall.EPOLL_CTL_DEL)
-	c.loop.in.Store(nil)
+	c.loop.owner.Store(nil)
 	l.closeUnused()
 	return true
 }
@@ -222,15 +222,15 @@ func (l *frontLoop) sweep(idle time.Duration) {
 	}
 }
 
-// sweepIn lets the wait for input end when the next sweep is due.
-func (p *loopPoll) sweepIn(idle time.Duration) {
+// scheduleSweep lets the wait for input end when the next sweep is due.
+func (p *loopPoll) scheduleSweep(idle time.Duration) {
 	if idle > 0 {
-		_ = p.file.SetReadDeadline(deadline(idle / 8)) // an error shows at the next wait
+		_ = p.file.SetReadDeadline(deadlineAfter(idle / 8)) // an error shows at the next wait
 	}
 }
 
-// runner returns a runner to start: a spare one, or a new one. The lock is held.
-func (l *frontLoop) runner() *loopRunner {
+// spareOrNewRunner returns a runner to start: a spare one, or a new one. The lock is held.
+func (l *frontLoop) spareOrNewRunner() *loopRunner {
 	if last := len(l.spare) - 1; last >= 0 {
 		r := l.spare[last]
 		l.spare = l.spare[:last]
@@ -242,7 +242,7 @@ func (l *frontLoop) runner() *loopRunner {
 // relieve starts another runner, because the read of the present one takes long.
 func (l *frontLoop) relieve(poll *loopPoll) {
 	l.mu.Lock()
-	r := l.runner()
+	r := l.spareOrNewRunner()
 	l.mu.Unlock()
 	go r.run(poll)
 }
@@ -262,6 +262,6 @@ func (p *loopPoll) control(c *frontConn, operation int) bool {
 	const events = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLET&0xffffffff // EPOLLET is negative on some processors
 	event := syscall.EpollEvent{Events: events, Fd: int32(uint32(c.loop.key)), Pad: int32(uint32(c.loop.key >> 32))}
 	var failed error
-	err := c.loop.raw.Control(func(descriptor uintptr) { failed = syscall.EpollCtl(p.number, operation, int(descriptor), &event) })
+	err := c.loop.raw.Control(func(descriptor uintptr) { failed = syscall.EpollCtl(p.fd, operation, int(descriptor), &event) })
 	return err == nil && failed == nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // countLooped returns the number of connections in loops.
-func (f *fronted) countLooped() (count int) {
+func (f *frontFixture) countLooped() (count int) {
 	for _, loop := range f.front.loops.loops {
 		loop.mu.Lock()
 		count += len(loop.conns)
@@ -29,7 +29,7 @@ func (f *fronted) countLooped() (count int) {
 }
 
 // countConns returns the number of connections that the front has.
-func (f *fronted) countConns() int {
+func (f *frontFixture) countConns() int {
 	f.front.mu.Lock()
 	defer f.front.mu.Unlock()
 	return len(f.front.conns)
@@ -37,37 +37,37 @@ func (f *fronted) countConns() int {
 
 // whoRequest is a plain request of a viewer.
 func whoRequest(viewer string) string {
-	return raw(query("{ who }"), "Authorization: Bearer dev:"+viewer)
+	return rawRequest(queryBody("{ who }"), "Authorization: Bearer dev:"+viewer)
 }
 
-// keepJoined makes a connection that has joined a loop.
-func (f *fronted) keepJoined(viewer string) *kept {
+// openJoinedConn makes a connection that has joined a loop.
+func (f *frontFixture) openJoinedConn(viewer string) *keptConn {
 	f.Helper()
-	k, before := f.keep(), f.countLooped()
+	k, before := f.openKeptConn(), f.countLooped()
 	f.join(k, viewer, before+1)
 	return k
 }
 
 // join sends as many requests as make a connection join a loop, and waits until all loops together have count connections.
-func (f *fronted) join(k *kept, viewer string, count int) {
+func (f *frontFixture) join(k *keptConn, viewer string, count int) {
 	f.Helper()
-	for range jointAfter {
+	for range minJointStreak {
 		f.expectAnswer(k, whoRequest(viewer), "200 ", fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer))
 	}
 	eventually.Holds(f.T, "the connection joins a loop", func() bool { return f.countLooped() == count })
 }
 
 // expectAnswer sends a request and compares its answer.
-func (f *fronted) expectAnswer(k *kept, text, status, body string) {
+func (f *frontFixture) expectAnswer(k *keptConn, text, status, body string) {
 	f.Helper()
 	if _, err := io.WriteString(k, text); err != nil {
 		f.Fatal(err)
 	}
-	f.hears(k, status, body)
+	f.expectNextAnswer(k, status, body)
 }
 
-// hears reads an answer, and compares the beginning of its status and a part of its body.
-func (f *fronted) hears(k *kept, status, body string) {
+// expectNextAnswer reads an answer, and compares the beginning of its status and a part of its body.
+func (f *frontFixture) expectNextAnswer(k *keptConn, status, body string) {
 	f.Helper()
 	got, err := http.ReadResponse(k.from, nil)
 	if err != nil {
@@ -80,9 +80,9 @@ func (f *fronted) hears(k *kept, status, body string) {
 }
 
 // countJoint counts the requests that are answered jointly.
-func (f *fronted) countJoint() *atomic.Int64 {
+func (f *frontFixture) countJoint() *atomic.Int64 {
 	var joint atomic.Int64
-	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 		joint.Add(int64(len(requests)))
 		return true
 	})
@@ -90,12 +90,12 @@ func (f *fronted) countJoint() *atomic.Int64 {
 }
 
 func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	joint := f.countJoint()
 	const conns, rounds = 24, 20
-	var kept []*kept
+	var kept []*keptConn
 	for i := range conns {
-		kept = append(kept, f.keepJoined(fmt.Sprint("reader", i)))
+		kept = append(kept, f.openJoinedConn(fmt.Sprint("reader", i)))
 	}
 	operations, addresses := f.limits.operations.Load(), f.limits.addresses.Load()
 	for range rounds {
@@ -105,7 +105,7 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 			}
 		}
 		for i, k := range kept {
-			f.hears(k, "200 OK", fmt.Sprintf(`{"data":{"who":"reader%d@"}}`, i))
+			f.expectNextAnswer(k, "200 OK", fmt.Sprintf(`{"data":{"who":"reader%d@"}}`, i))
 		}
 	}
 	if got := joint.Load(); got != conns*rounds {
@@ -122,11 +122,11 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 
 // Each request on a connection in a loop gets the same answer as from the HTTP server alone.
 func TestALoopAnswersAsTheServerDoes(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	for _, test := range frontCases {
 		t.Run(test.name, func(t *testing.T) {
 			want := f.send(f.directAddress, 1, test.text)
-			k := f.keepJoined("alice")
+			k := f.openJoinedConn("alice")
 			defer k.Close()
 			if _, err := io.WriteString(k, test.text); err != nil {
 				t.Fatal(err)
@@ -139,18 +139,18 @@ func TestALoopAnswersAsTheServerDoes(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
-	f := newFronted(t, false, nil)
+func TestRequestsThatAreNotPlainLeaveTheLoop(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
 	who := whoRequest("alice")
 	for name, pieces := range map[string][]string{
 		"in pieces":         {who[:40], who[40:]},
 		"a body in pieces":  {who[:len(who)-3], who[len(who)-3:]},
 		"two at once":       {who + who},
-		"another operation": {raw(query("{ fails }")), who},
-		"longer":            {raw(query("{ who }" + strings.Repeat(" ", 2*frontBuffer))), who},
+		"another operation": {rawRequest(queryBody("{ fails }")), who},
+		"longer":            {rawRequest(queryBody("{ who }" + strings.Repeat(" ", 2*frontBufferSize))), who},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := f.keepJoined("alice")
+			k := f.openJoinedConn("alice")
 			defer k.Close()
 			answers := strings.Count(strings.Join(pieces, ""), "POST ")
 			for i, piece := range pieces {
@@ -162,7 +162,7 @@ func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 				}
 			}
 			for range answers {
-				f.hears(k, "200 ", "")
+				f.expectNextAnswer(k, "200 ", "")
 			}
 			f.join(k, "alice", 1) // and comes back
 		})
@@ -172,33 +172,33 @@ func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 
 // After a read that fills the buffer, epoll does not report the rest of the input again. The rest is answered nevertheless.
 func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
-	f := newFronted(t, false, nil)
-	full := raw(query("{ who }" + strings.Repeat(" ", frontBuffer-len(whoRequest("alice")))))
-	for len(full) > frontBuffer { // the length has more digits
-		full = raw(query("{ who }" + strings.Repeat(" ", 2*frontBuffer-len(whoRequest("alice"))-len(full))))
+	f := newFrontFixture(t, false, nil)
+	full := rawRequest(queryBody("{ who }" + strings.Repeat(" ", frontBufferSize-len(whoRequest("alice")))))
+	for len(full) > frontBufferSize { // the length has more digits
+		full = rawRequest(queryBody("{ who }" + strings.Repeat(" ", 2*frontBufferSize-len(whoRequest("alice"))-len(full))))
 	}
-	if len(full) != frontBuffer {
-		t.Fatalf("the request has %d bytes, want %d", len(full), frontBuffer)
+	if len(full) != frontBufferSize {
+		t.Fatalf("the request has %d bytes, want %d", len(full), frontBufferSize)
 	}
-	k := f.keep()
+	k := f.openKeptConn()
 	f.expectAnswer(k, full, "200 ", "alice@") // the loops know it now
 	f.join(k, "alice", 1)
 	if _, err := io.WriteString(k, full+full); err != nil {
 		t.Fatal(err)
 	}
-	f.hears(k, "200 ", "alice@")
-	f.hears(k, "200 ", "alice@")
+	f.expectNextAnswer(k, "200 ", "alice@")
+	f.expectNextAnswer(k, "200 ", "alice@")
 }
 
 // If a remembered head announces fewer bytes than a remembered body behind it has, the loop does not take the two for one request.
-func TestALoopTakesTheLengthAtItsWord(t *testing.T) {
-	f := newFronted(t, false, nil)
-	body := query("{ who }")
+func TestALoopTrustsTheLengthOfABody(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	body := queryBody("{ who }")
 	short := fmt.Sprint("Content-Length: ", len(body)-1)
 	// The loops know the head with the short length from now on.
-	f.expectAnswer(f.keep(), raw(body[:len(body)-1], short), "400 ", "")
-	k := f.keepJoined("alice")
-	f.expectAnswer(k, raw(body, short), "400 ", "")
+	f.expectAnswer(f.openKeptConn(), rawRequest(body[:len(body)-1], short), "400 ", "")
+	k := f.openJoinedConn("alice")
+	f.expectAnswer(k, rawRequest(body, short), "400 ", "")
 }
 
 func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
@@ -208,10 +208,10 @@ func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
-	text := raw(query("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(time.Minute))))
-	k := f.keep()
-	for range jointAfter {
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
+	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(time.Minute))))
+	k := f.openKeptConn()
+	for range minJointStreak {
 		f.expectAnswer(k, text, "200 ", "alice@")
 	}
 	eventually.Holds(t, "the connection joins a loop", func() bool { return f.countLooped() == 1 })
@@ -220,8 +220,8 @@ func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
 	f.expectAnswer(k, text, "401 ", "")
 }
 
-func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
-	f := newFronted(t, false, nil)
+func TestQuickAnswersWhatALoopCannot(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
 	for name, jointly := range map[string]func(context.Context, []JointRequest) bool{
 		"not ready": func(context.Context, []JointRequest) bool { return false },
 		"a panic":   func(context.Context, []JointRequest) bool { panic("in a batch") },
@@ -232,9 +232,9 @@ func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
 			return false
 		},
 	} {
-		k := f.keepJoined("alice")
+		k := f.openJoinedConn("alice")
 		operations, addresses, answered := f.limits.operations.Load(), f.limits.addresses.Load(), f.schema.answered.Load()
-		f.schema.setJointly(jointly)
+		f.schema.setBeforeBatch(jointly)
 		f.expectAnswer(k, whoRequest("alice"), "200 ", `{"data":{"who":"alice@"}}`)
 		if o, a := f.limits.operations.Load()-operations, f.limits.addresses.Load()-addresses; o != 1 || a != 1 {
 			t.Errorf("%s: %d operations and %d requests were charged", name, o, a)
@@ -256,9 +256,9 @@ func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
 }
 
 func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
-		k := f.keepJoined("alice")
+		k := f.openJoinedConn("alice")
 		refused.Store(true)
 		before := f.schema.answered.Load()
 		f.expectAnswer(k, whoRequest("alice"), "429 ", "RATE_LIMITED")
@@ -273,10 +273,10 @@ func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
 }
 
 // The schema may set another function than Quick for a request, for instance after Redis has just failed.
-func TestALoopAnswersInAnotherWay(t *testing.T) {
-	f := newFronted(t, false, nil)
-	k := f.keepJoined("alice")
-	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+func TestALoopUsesTheElseOfARequest(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	k := f.openJoinedConn("alice")
+	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 		requests[0].Else = func(_ context.Context, to []byte) ([]byte, bool) { return append(to, `{"who":"else"}`...), true }
 		return false
 	})
@@ -285,22 +285,22 @@ func TestALoopAnswersInAnotherWay(t *testing.T) {
 
 // Loops know no head that comes only once, such as one with a request ID: a connection with such heads does not join.
 func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
-	f := newFronted(t, false, nil)
-	k := f.keep()
-	for i := range 2 * jointAfter {
-		f.expectAnswer(k, raw(query("{ who }"), fmt.Sprintf("%s: id-%d", requestHeader, i)), "200 ", "alice@")
+	f := newFrontFixture(t, false, nil)
+	k := f.openKeptConn()
+	for i := range 2 * minJointStreak {
+		f.expectAnswer(k, rawRequest(queryBody("{ who }"), fmt.Sprintf("%s: id-%d", requestHeader, i)), "200 ", "alice@")
 	}
-	if joined := f.front.loops.next.Load(); joined != 0 {
+	if joined := f.front.loops.joinCount.Load(); joined != 0 {
 		t.Errorf("it has joined %d times", joined)
 	}
 }
 
 // A client that reads nothing delays its own connection, and no other.
 func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	long := strings.Repeat("x", 3<<20)
-	slow, other := f.keepJoined("slow"), f.keepJoined("other")
-	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+	slow, other := f.openJoinedConn("slow"), f.openJoinedConn("other")
+	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 		for i := range requests {
 			if viewer, err := services.ViewerFrom(requests[i].Context); err == nil && viewer.Key == "slow" {
 				requests[i].Operation = Quick(func(_ context.Context, to []byte) ([]byte, bool) {
@@ -317,17 +317,17 @@ func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 	for range 5 {
 		f.expectAnswer(other, whoRequest("other"), "200 ", "other@")
 	}
-	f.hears(slow, "200 ", long)
+	f.expectNextAnswer(slow, "200 ", long)
 }
 
 // A slow read, for instance while Redis hangs, delays only its own batch. Another runner answers the other connections.
 func TestALoopIsRelieved(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
-	first, second := f.keepJoined("first"), f.keepJoined("second")
+	first, second := f.openJoinedConn("first"), f.openJoinedConn("second")
 	begun, gate := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	f.schema.setJointly(func(context.Context, []JointRequest) bool {
+	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool {
 		if !once.Swap(true) {
 			close(begun)
 			<-gate
@@ -348,8 +348,8 @@ func TestALoopIsRelieved(t *testing.T) {
 	}
 	f.expectAnswer(second, whoRequest("second"), "200 ", "second@")
 	close(gate)
-	f.hears(first, "200 ", "first@")
-	f.hears(first, "200 ", "first@")
+	f.expectNextAnswer(first, "200 ", "first@")
+	f.expectNextAnswer(first, "200 ", "first@")
 	f.join(first, "first", 2)
 	for range 3 {
 		f.expectAnswer(first, whoRequest("first"), "200 ", "first@")

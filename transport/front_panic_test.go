@@ -45,12 +45,12 @@ func (l *lockedText) String() string {
 // A panic while the front reads a request ends its connection and not the process. The client gets a 500, and the log the stack.
 func TestFrontSurvivesAPanic(t *testing.T) {
 	log := &lockedText{}
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) {
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) {
 		cfg.Schema = panickingSchema{cfg.Schema.(*quickSchema)}
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	})
-	good, bad := raw(query("{ who }")), raw(query("{ boom: who }"))
-	kept := f.keep()
+	good, bad := rawRequest(queryBody("{ who }")), rawRequest(queryBody("{ boom: who }"))
+	kept := f.openKeptConn()
 	if last, err := kept.ask(good); err != nil || last {
 		t.Fatalf("before: the last answer: %v, %v", last, err)
 	}
@@ -73,7 +73,7 @@ func TestFrontSurvivesAPanic(t *testing.T) {
 
 // If the front panics after a part of an answer was written, it adds no 500 to that part.
 func TestFrontAddsNothingToAPartOfAnAnswer(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = quiet })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = quietLog })
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()
 	client := must(net.Dial("tcp", listener.Addr().String()))

@@ -18,12 +18,12 @@ func TestFrontContext(t *testing.T) {
 	type key struct{}
 	var c frontContext
 	c.begin(context.WithValue(t.Context(), key{}, 1), time.Hour)
-	if until, ok := c.Deadline(); !ok || time.Until(until) < 59*time.Minute || c.Err() != nil || c.Value(key{}) != 1 || c.waiting.Load() != nil {
+	if until, ok := c.Deadline(); !ok || time.Until(until) < 59*time.Minute || c.Err() != nil || c.Value(key{}) != 1 || c.inner.Load() != nil {
 		t.Errorf("before anybody waits: %v", c.Err())
 	}
 	derived, cancel := context.WithCancel(&c)
 	defer cancel()
-	if c.waiting.Load() == nil || c.Value(key{}) != 1 || derived.Err() != nil {
+	if c.inner.Load() == nil || c.Value(key{}) != 1 || derived.Err() != nil {
 		t.Error("somebody waits")
 	}
 	c.end()
@@ -46,9 +46,9 @@ func TestFrontContext(t *testing.T) {
 }
 
 func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	conn := must(net.Dial("tcp", f.frontAddress))
-	if _, err := io.WriteString(conn, raw(query("{ slow }"))); err != nil {
+	if _, err := io.WriteString(conn, rawRequest(queryBody("{ slow }"))); err != nil {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() == 1 })
@@ -63,8 +63,8 @@ func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
 }
 
 func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
-	slow, next := raw(query("{ slow }")), raw(query("{ who }"))
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
+	slow, next := rawRequest(queryBody("{ slow }")), rawRequest(queryBody("{ who }"))
 	want := slices.Concat(f.send(f.directAddress, 1, slow), f.send(f.directAddress, 1, next), f.send(f.directAddress, 1, next))
 	if got := f.send(f.frontAddress, 3, slow, next, next); !slices.Equal(got, want) {
 		t.Errorf("sent at once: got\n%s\nwant\n%s", got, want)
@@ -90,12 +90,12 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 }
 
 func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	foreign := raw("", "GET /graphql?query={who} HTTP/1.1", "-Content-Type", "-Content-Length")
-	if _, err := io.WriteString(conn, raw(query("{ slow }"))+foreign[:2]); err != nil {
+	foreign := rawRequest("", "GET /graphql?query={who} HTTP/1.1", "-Content-Type", "-Content-Length")
+	if _, err := io.WriteString(conn, rawRequest(queryBody("{ slow }"))+foreign[:2]); err != nil {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > 0 })

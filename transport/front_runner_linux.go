@@ -15,15 +15,15 @@ import (
 
 // loopRunner is a goroutine of a loop. A loop has several only while reads are slow.
 type loopRunner struct {
-	loop     *frontLoop
-	poll     *loopPoll
-	relief   *time.Timer // starts another runner if the read of a batch takes long
-	relieved atomic.Bool // another runner has taken over, and this one ends with its batch
+	loop         *frontLoop
+	poll         *loopPoll
+	relieveTimer *time.Timer // starts another runner if the read of a batch takes long
+	relieved     atomic.Bool // another runner has taken over, and this one ends with its batch
 
-	events   []syscall.EpollEvent // what epoll has reported
-	slots    []*loopSlot          // used again for each batch
-	used     int                  // the number of slots in the batch, which are the first ones
-	requests []JointRequest       // of the batch, in the order of its slots
+	events    []syscall.EpollEvent // what epoll has reported
+	slots     []*loopSlot          // used again for each batch
+	batchSize int                  // the number of slots in the batch, which are the first ones
+	requests  []JointRequest       // of the batch, in the order of its slots
 
 	// The functions are made once and not for each call. text is their argument, count and err are their results.
 	wait, read, write func(descriptor uintptr)
@@ -35,7 +35,7 @@ type loopRunner struct {
 // loopSlot is one request of a batch.
 type loopSlot struct {
 	conn    *frontConn
-	input   [frontBuffer]byte // what was read from the connection
+	input   [frontBufferSize]byte // what was read from the connection
 	head    *head
 	body    []byte        // in input
 	known   *knownRequest // the meaning of the body
@@ -45,26 +45,26 @@ type loopSlot struct {
 
 // newLoopRunner makes a runner of a loop.
 func newLoopRunner(loop *frontLoop) *loopRunner {
-	r := &loopRunner{loop: loop, events: make([]syscall.EpollEvent, jointAtOnce)}
+	r := &loopRunner{loop: loop, events: make([]syscall.EpollEvent, maxBatch)}
 	r.wait = func(descriptor uintptr) {
-		r.count, r.err = again(func() (int, error) { return syscall.EpollWait(int(descriptor), r.events, 0) })
+		r.count, r.err = retryInterrupted(func() (int, error) { return syscall.EpollWait(int(descriptor), r.events, 0) })
 	}
 	r.read = func(descriptor uintptr) {
-		r.count, r.err = again(func() (int, error) { return syscall.Read(int(descriptor), r.text) })
+		r.count, r.err = retryInterrupted(func() (int, error) { return syscall.Read(int(descriptor), r.text) })
 	}
 	r.write = func(descriptor uintptr) {
-		r.count, r.err = again(func() (int, error) { return syscall.Write(int(descriptor), r.text) })
+		r.count, r.err = retryInterrupted(func() (int, error) { return syscall.Write(int(descriptor), r.text) })
 	}
-	r.relief = time.AfterFunc(time.Hour, func() {
+	r.relieveTimer = time.AfterFunc(time.Hour, func() {
 		r.relieved.Store(true)
 		loop.relieve(r.poll)
 	})
-	r.relief.Stop()
+	r.relieveTimer.Stop()
 	return r
 }
 
-// again repeats a system call that a signal has interrupted.
-func again(call func() (int, error)) (n int, err error) {
+// retryInterrupted repeats a system call that a signal has interrupted.
+func retryInterrupted(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); err != syscall.EINTR {
 			return max(n, 0), err
@@ -85,23 +85,23 @@ func (r *loopRunner) run(poll *loopPoll) {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.loop.sweep(idle)
-			poll.sweepIn(idle)
+			poll.scheduleSweep(idle)
 			continue
 		case err != nil: // closed: there is no connection
 			return
 		}
 		for _, event := range r.events[:r.count] {
-			r.take(event)
+			r.takeRequest(event)
 		}
-		r.answer()
+		r.answerBatch()
 	}
 	r.relieved.Store(false)
 	r.loop.keep(r)
 }
 
-// take reads a request of a connection that epoll has reported, and makes it a part of the batch. If epoll reports the end of the
+// takeRequest reads a request of a connection that epoll has reported, and makes it a part of the batch. If epoll reports the end of the
 // client's input, the connection gets a goroutine, which reads up to that end: epoll would not report it again.
-func (r *loopRunner) take(event syscall.EpollEvent) {
+func (r *loopRunner) takeRequest(event syscall.EpollEvent) {
 	c, found := r.loop.claim(keyIn(event))
 	switch {
 	case found == claimNothing:
@@ -110,10 +110,10 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 		r.loop.end(c)
 		return
 	case found == claimMissed || event.Events&^syscall.EPOLLIN != 0:
-		r.leave(c, nil, nil)
+		r.moveToGoroutine(c, nil, nil)
 		return
 	}
-	slot := r.slot()
+	slot := r.nextSlot()
 	defer func() {
 		if fault := recover(); fault != nil {
 			r.handlePanic(c, slot, fault)
@@ -131,22 +131,22 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 	case r.err != nil || n == 0:
 		r.loop.end(c)
 	case !r.canJoin(slot, slot.input[:n]):
-		r.leave(c, nil, bytes.Clone(slot.input[:n]))
+		r.moveToGoroutine(c, nil, bytes.Clone(slot.input[:n]))
 	default:
 		r.charge(c, slot)
 	}
 }
 
-// slot returns the next free slot. The slot counts as used only when charge makes its request a part of the batch.
-func (r *loopRunner) slot() *loopSlot {
-	if r.used == len(r.slots) {
-		r.slots = append(r.slots, &loopSlot{out: newAnswer()})
+// nextSlot returns the next free slot. The slot counts as used only when charge makes its request a part of the batch.
+func (r *loopRunner) nextSlot() *loopSlot {
+	if r.batchSize == len(r.slots) {
+		r.slots = append(r.slots, &loopSlot{out: newAnswerBuffer()})
 	}
-	return r.slots[r.used]
+	return r.slots[r.batchSize]
 }
 
-// newAnswer makes the buffer of a slot's answers.
-func newAnswer() []byte { return make([]byte, 0, 4<<10) }
+// newAnswerBuffer makes the buffer of a slot's answers.
+func newAnswerBuffer() []byte { return make([]byte, 0, 4<<10) }
 
 // canJoin reports whether a loop can answer the request in data together with requests of other connections. data must be one whole
 // request whose head and body the front remembers; then slot gets both. If data fills the buffer, it may be only a part of a request.
@@ -160,7 +160,7 @@ func (r *loopRunner) canJoin(slot *loopSlot, data []byte) bool {
 	if !ok || h.caller == nil || h.length != len(data)-end || !front.queries.cfg.Identity.stillValid(h.caller) {
 		return false
 	}
-	known, ok := front.requests.get(data[end:])
+	known, ok := front.knownRequests.get(data[end:])
 	if !ok || known.joint == nil {
 		return false
 	}
@@ -172,47 +172,47 @@ func (r *loopRunner) canJoin(slot *loopSlot, data []byte) bool {
 func (r *loopRunner) charge(c *frontConn, slot *loopSlot) {
 	h, q := slot.head, r.loop.front.queries
 	address := c.addressOf(h)
-	err := q.cfg.Limits.Address(address)
+	err := q.cfg.Limits.ChargeAddress(address)
 	if err == nil {
 		slot.request = &frontRequest{}
 		slot.request.id = h.id
 		slot.request.begin(services.WithRequest(h.caller.ctx, slot.request), q.cfg.OperationTimeout)
-		err = q.cfg.Limits.Operation(slot.request, address, slot.known.operation, slot.known.price)
+		err = q.cfg.Limits.ChargeOperation(slot.request, address, slot.known.operation, slot.known.price)
 		if err != nil {
 			slot.request.end()
 		}
 	}
 	if err != nil {
-		r.leave(c, func() frontOutcome { return c.refuse(h, err) }, nil)
+		r.moveToGoroutine(c, func() frontOutcome { return c.refuse(h, err) }, nil)
 		return
 	}
 	slot.conn = c
-	r.used++
+	r.batchSize++
 }
 
-// answer answers the requests of the batch by one read, and sends the answers. The batch is empty afterwards.
-func (r *loopRunner) answer() {
-	if r.used == 0 {
+// answerBatch answers the requests of the batch by one read, and sends the answers. The batch is empty afterwards.
+func (r *loopRunner) answerBatch() {
+	if r.batchSize == 0 {
 		return
 	}
 	r.requests = r.requests[:0]
-	for _, slot := range r.slots[:r.used] {
+	for _, slot := range r.slots[:r.batchSize] {
 		r.requests = append(r.requests, JointRequest{Context: slot.request, Operation: slot.known.joint, Text: append(slot.out[:answerHeadRoom], answerStart...)})
 	}
 	var all frontContext
 	all.begin(context.Background(), r.loop.front.queries.cfg.OperationTimeout)
-	r.relief.Reset(relieveAfter)
+	r.relieveTimer.Reset(relieveAfter)
 	r.answerJointly(&all)
-	r.relief.Stop()
+	r.relieveTimer.Stop()
 	all.end()
 	now := sinceStart()
-	for i, slot := range r.slots[:r.used] {
+	for i, slot := range r.slots[:r.batchSize] {
 		slot.conn.loop.lastRequest.Store(now)
 		r.reply(slot, &r.requests[i])
 		slot.conn, slot.head, slot.body, slot.known, slot.request = nil, nil, nil, nil, nil
 	}
 	clear(r.requests)
-	r.used = 0
+	r.batchSize = 0
 }
 
 // answerJointly answers the requests that one read can answer. After a panic the rest are answered separately.
@@ -234,7 +234,7 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 			r.handlePanic(c, slot, fault)
 		}
 	}()
-	if cap(request.Text) <= answerKept {
+	if cap(request.Text) <= maxKeptAnswer {
 		slot.out = request.Text[:0]
 	}
 	if !request.OK || len(request.Text)-answerHeadRoom > front.queries.cfg.AnswerLimit {
@@ -243,7 +243,7 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 			quick = slot.known.quick
 		}
 		c.jointStreak = -jointPenalty
-		r.leave(c, func() frontOutcome {
+		r.moveToGoroutine(c, func() frontOutcome {
 			defer one.end()
 			return c.answerQuick(h, body, quick, one)
 		}, nil)
@@ -262,7 +262,7 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	switch {
 	case r.count < len(text):
 		rest := bytes.Clone(text[r.count:])
-		r.leave(c, func() frontOutcome { return outcome(last, c.send(rest)) }, nil)
+		r.moveToGoroutine(c, func() frontOutcome { return outcome(last, c.send(rest)) }, nil)
 	case last:
 		r.loop.end(c)
 	default:
@@ -277,7 +277,7 @@ func (r *loopRunner) handlePanic(c *frontConn, slot *loopSlot, fault any) {
 		slot.request.end()
 		slot.request = nil
 	}
-	slot.out = newAnswer() // the panic may be about it
+	slot.out = newAnswerBuffer() // the panic may be about it
 	r.loop.end(c)
 }
 
@@ -292,14 +292,14 @@ func (r *loopRunner) release(c *frontConn) {
 		r.loop.closeIdle(key)
 	case c.loop.missedInput.Load():
 		if c, found := r.loop.claim(key); found == claimInput || found == claimMissed {
-			r.leave(c, nil, nil)
+			r.moveToGoroutine(c, nil, nil)
 		}
 	}
 }
 
-// leave gives a busy connection a goroutine: see frontConn.serve for first and rest. It removes the read deadline, which was set
+// moveToGoroutine gives a busy connection a goroutine: see frontConn.serve for first and rest. It removes the read deadline, which was set
 // before the connection joined the loop.
-func (r *loopRunner) leave(c *frontConn, first func() frontOutcome, rest []byte) {
+func (r *loopRunner) moveToGoroutine(c *frontConn, first func() frontOutcome, rest []byte) {
 	if r.loop.remove(c) {
 		c.readDeadline = time.Time{}
 		_ = c.conn.SetReadDeadline(c.readDeadline) // an error shows at the next read

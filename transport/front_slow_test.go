@@ -16,16 +16,16 @@ import (
 // The head of a request is read once, however many pieces its body comes in. Its token is not verified before the body is there,
 // so the head is not remembered.
 func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
-	f := newFronted(t, false, nil)
-	text := []byte(raw(query("{ who }" + strings.Repeat(" ", 1000))))
+	f := newFrontFixture(t, false, nil)
+	text := []byte(rawRequest(queryBody("{ who }" + strings.Repeat(" ", 1000))))
 	one := &frontConn{front: f.front}
 	read := map[*head]bool{}
 	for n := range text {
 		if used, outcome := one.answerRequests(text[:n]); used != 0 || outcome != frontMore {
 			t.Fatalf("after %d bytes: %d are used, with the outcome %d", n, used, outcome)
 		}
-		if one.arriving != nil {
-			read[one.arriving] = true
+		if one.pendingHead != nil {
+			read[one.pendingHead] = true
 		}
 	}
 	if len(read) != 1 {
@@ -37,9 +37,9 @@ func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
 func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 	clock := &fixedClock{now: noon}
 	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: clock})
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
-	text := raw(query("{ who }"), "Authorization: Bearer "+signHMAC(t, testSecret, claimsOf("alice", noon.Add(time.Minute))))
-	if _, err := f.keep().ask(text); err != nil { // from here on the head is remembered with its caller
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
+	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signHMAC(t, testSecret, claimsOf("alice", noon.Add(time.Minute))))
+	if _, err := f.openKeptConn().ask(text); err != nil { // from here on the head is remembered with its caller
 		t.Fatal(err)
 	}
 	one := &frontConn{front: f.front}
@@ -56,13 +56,13 @@ func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 // A body that comes byte by byte is slow, although each byte comes soon. The front hands its connection to the HTTP server, which ends
 // the request after its read timeout.
 func TestFrontLeavesADrippingBodyToTheServer(t *testing.T) {
-	f := newFronted(t, false, func(_ *Config, server *http.Server) {
+	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) {
 		server.ReadHeaderTimeout, server.ReadTimeout = time.Second, time.Second // so a request is slow after 100 ms
 	})
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	text := raw(query("{ who }" + strings.Repeat(" ", 10_000)))
+	text := rawRequest(queryBody("{ who }" + strings.Repeat(" ", 10_000)))
 	drips := time.NewTicker(10 * time.Millisecond)
 	defer drips.Stop()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,7 +32,7 @@ type quickSchema struct {
 	*testSchema
 	answered atomic.Int64                                               // the number of these answers
 	do       func(ctx context.Context) bool                             // is called before an answer; if it returns false, the answer fails
-	joint    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setJointly
+	joint    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setBeforeBatch
 }
 
 func (s *quickSchema) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) ([]byte, bool) {
@@ -61,8 +61,8 @@ func (s *quickSchema) Joint(operation *ast.OperationDefinition) any {
 	return nil
 }
 
-// setJointly sets a function that is called before a batch is answered; if it returns false, the batch is left to Quick.
-func (s *quickSchema) setJointly(before func(ctx context.Context, requests []JointRequest) bool) {
+// setBeforeBatch sets a function that is called before a batch is answered; if it returns false, the batch is left to Quick.
+func (s *quickSchema) setBeforeBatch(before func(ctx context.Context, requests []JointRequest) bool) {
 	s.joint.Store(&before)
 }
 
@@ -82,16 +82,16 @@ type countingLimits struct {
 	operations atomic.Int64 // the number of charges
 }
 
-func (l *countingLimits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
+func (l *countingLimits) ChargeOperation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	l.operations.Add(1)
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Key == "" || address == "" || operation.Operation == nil || cost == 0 {
 		return fmt.Errorf("charged %q, %v, %d", address, operation.Operation, cost)
 	}
-	return l.fakeLimits.Operation(ctx, address, operation, cost)
+	return l.fakeLimits.ChargeOperation(ctx, address, operation, cost)
 }
 
-// fronted is a handler behind a front, and the same handler behind the HTTP server alone.
-type fronted struct {
+// frontFixture is a handler behind a front, and the same handler behind the HTTP server alone.
+type frontFixture struct {
 	*testing.T
 	schema        *quickSchema
 	limits        *countingLimits
@@ -100,11 +100,11 @@ type fronted struct {
 	directAddress string // of the HTTP server without a front
 }
 
-// newFronted starts both. loopback applies the checks of LoopbackOnly.
-func newFronted(t *testing.T, loopback bool, change func(*Config, *http.Server)) *fronted {
+// newFrontFixture starts both. loopback applies the checks of LoopbackOnly.
+func newFrontFixture(t *testing.T, loopback bool, change func(*Config, *http.Server)) *frontFixture {
 	t.Helper()
-	f := &fronted{T: t, schema: &quickSchema{testSchema: newTestSchema()}, limits: &countingLimits{}}
-	server := &http.Server{ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	f := &frontFixture{T: t, schema: &quickSchema{testSchema: newTestSchema()}, limits: &countingLimits{}}
+	server := &http.Server{ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	handler := newHTTP(t, func(cfg *Config) {
 		cfg.Schema, cfg.Limits, cfg.ErrorPresenter = f.schema, f.limits, presentCodes
 		cfg.Origins = []string{"https://app.example"}
@@ -139,9 +139,9 @@ func serveOn(t *testing.T, serve func(net.Listener) error, end func() error) (ad
 	return listener.Addr().String()
 }
 
-// raw returns the text of a request. A line replaces the request line or the header of the same name; "-Name" leaves a header
+// rawRequest returns the text of a request. A line replaces the request line or the header of the same name; "-Name" leaves a header
 // out.
-func raw(body string, lines ...string) string {
+func rawRequest(body string, lines ...string) string {
 	headers := []string{"Host: 127.0.0.1", "Content-Type: application/json", "Authorization: Bearer dev:alice", fmt.Sprint("Content-Length: ", len(body))}
 	start := "POST /graphql HTTP/1.1"
 	for _, line := range lines {
@@ -158,11 +158,13 @@ func raw(body string, lines ...string) string {
 	return start + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + body
 }
 
-// query returns the body of a request for an operation.
-func query(text string) string { return string(must(json.Marshal(map[string]string{"query": text}))) }
+// queryBody returns the body of a request for an operation.
+func queryBody(text string) string {
+	return string(must(json.Marshal(map[string]string{"query": text})))
+}
 
 // send writes texts, one after the other, and reads answers until count have come or the server ends the connection.
-func (f *fronted) send(address string, count int, texts ...string) (answers []string) {
+func (f *frontFixture) send(address string, count int, texts ...string) (answers []string) {
 	f.Helper()
 	conn := must(net.Dial("tcp", address))
 	defer conn.Close()
@@ -178,7 +180,7 @@ func (f *fronted) send(address string, count int, texts ...string) (answers []st
 }
 
 // read reads answers as texts that can be compared.
-func (f *fronted) read(reader *bufio.Reader, count int) (answers []string) {
+func (f *frontFixture) read(reader *bufio.Reader, count int) (answers []string) {
 	for range count {
 		got, err := http.ReadResponse(reader, nil)
 		if err != nil {
@@ -208,7 +210,7 @@ func (f *fronted) read(reader *bufio.Reader, count int) (answers []string) {
 var madeID = regexp.MustCompile(`"requestId":"[0-9A-Z]{26}"`)
 
 func TestFrontAnswersAsTheServerDoes(t *testing.T) {
-	f := newFronted(t, false, nil)
+	f := newFrontFixture(t, false, nil)
 	for _, test := range frontCases {
 		t.Run(test.name, func(t *testing.T) {
 			want := f.send(f.directAddress, 1, test.text)
@@ -233,8 +235,8 @@ func TestFrontAnswersAsTheServerDoes(t *testing.T) {
 }
 
 func TestFrontTakesRequestsInPiecesAndInARow(t *testing.T) {
-	f := newFronted(t, false, nil)
-	one, two, foreign := raw(query("{ who }")), raw(query("{ hello }"), "Authorization: Bearer dev:bob"), raw(query("{ fails }"))
+	f := newFrontFixture(t, false, nil)
+	one, two, foreign := rawRequest(queryBody("{ who }")), rawRequest(queryBody("{ hello }"), "Authorization: Bearer dev:bob"), rawRequest(queryBody("{ fails }"))
 	want := slices.Concat(f.send(f.directAddress, 1, one), f.send(f.directAddress, 1, two), f.send(f.directAddress, 1, one), f.send(f.directAddress, 1, foreign), f.send(f.directAddress, 1, two))
 	whole := one + two + one + foreign + two
 	if got := f.send(f.frontAddress, 5, whole); !slices.Equal(got, want) {
@@ -245,17 +247,17 @@ func TestFrontTakesRequestsInPiecesAndInARow(t *testing.T) {
 			t.Fatalf("cut at %d: got\n%s\nwant\n%s", at, got, want)
 		}
 	}
-	long := raw(query("{ who }" + strings.Repeat(" ", 9000)))
+	long := rawRequest(queryBody("{ who }" + strings.Repeat(" ", 9000)))
 	if got := f.send(f.frontAddress, 3, one+long+one); !slices.Equal(got, slices.Repeat(want[:1], 3)) {
 		t.Errorf("a long request among others: %s", got)
 	}
 }
 
 func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
-	f := newFronted(t, false, func(_ *Config, server *http.Server) {
+	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) {
 		server.ReadHeaderTimeout, server.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
 	})
-	text := raw(query("{ who }"))
+	text := rawRequest(queryBody("{ who }"))
 	if got := f.send(f.frontAddress, 1, text[:len(text)-3]); !strings.HasPrefix(got[0], "408 ") {
 		t.Errorf("half a body: %s, want the server's 408", got)
 	}
@@ -268,8 +270,8 @@ func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
 }
 
 func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
-	f := newFronted(t, false, nil)
-	text := raw(query("{ who }"))
+	f := newFrontFixture(t, false, nil)
+	text := rawRequest(queryBody("{ who }"))
 	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
 		refused.Store(true)
 		want, before := f.send(f.directAddress, 2, text, text), f.schema.answered.Load()
@@ -284,8 +286,8 @@ func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
 }
 
 func TestFrontFallsBackToTheExecutor(t *testing.T) {
-	f := newFronted(t, false, nil)
-	text := raw(query("{ who }"), "Origin: https://app.example")
+	f := newFrontFixture(t, false, nil)
+	text := rawRequest(queryBody("{ who }"), "Origin: https://app.example")
 	want := f.send(f.directAddress, 2, text, text)
 	for name, do := range map[string]func(context.Context) bool{
 		"fails":  func(context.Context) bool { return false },
@@ -312,9 +314,9 @@ func TestFrontForgetsATokenThatNoLongerHolds(t *testing.T) {
 	}
 	keep(edJWK("e", edPublic()), rsaJWK("r", &rsaKey().PublicKey))
 	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
 	signed := func(lasts time.Duration) string {
-		return raw(query("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(lasts))))
+		return rawRequest(queryBody("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(lasts))))
 	}
 	short, long := signed(time.Minute), signed(time.Hour)
 	answered := func(text string, want bool) {
@@ -343,16 +345,16 @@ func TestFrontForgetsATokenThatNoLongerHolds(t *testing.T) {
 }
 
 func TestFrontOfDevelopmentModeServesLoopbackOnly(t *testing.T) {
-	f := newFronted(t, true, nil)
+	f := newFrontFixture(t, true, nil)
 	for name, test := range map[string]struct {
 		quick bool
 		text  string
 	}{
-		"this machine": {true, raw(query("{ who }"))},
-		"a name":       {true, raw(query("{ who }"), "Host: a.localhost:8080")},
-		"another name": {false, raw(query("{ who }"), "Host: evil.example")},
-		"forwarded":    {false, raw(query("{ who }"), "X-Forwarded-For: 10.1.2.3")},
-		"by a proxy":   {false, raw(query("{ who }"), "Via: 1.1 proxy")},
+		"this machine": {true, rawRequest(queryBody("{ who }"))},
+		"a name":       {true, rawRequest(queryBody("{ who }"), "Host: a.localhost:8080")},
+		"another name": {false, rawRequest(queryBody("{ who }"), "Host: evil.example")},
+		"forwarded":    {false, rawRequest(queryBody("{ who }"), "X-Forwarded-For: 10.1.2.3")},
+		"by a proxy":   {false, rawRequest(queryBody("{ who }"), "Via: 1.1 proxy")},
 	} {
 		want, before := f.send(f.directAddress, 1, test.text), f.schema.answered.Load()
 		if got := f.send(f.frontAddress, 1, test.text); !slices.Equal(got, want) || (f.schema.answered.Load() > before) != test.quick {
@@ -362,11 +364,11 @@ func TestFrontOfDevelopmentModeServesLoopbackOnly(t *testing.T) {
 }
 
 func TestFrontSendsLongAnswers(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.AnswerLimit = 40 << 10 })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.AnswerLimit = 40 << 10 })
 	for _, length := range []int{100, 3000, 30_000, 80_000} {
 		f.schema.hello = strings.Repeat("x", length)
 		for _, encoding := range []string{"Accept-Encoding: gzip", "Accept-Encoding: identity"} {
-			text := raw(query("{ hello }"), encoding)
+			text := rawRequest(queryBody("{ hello }"), encoding)
 			if got, want := f.send(f.frontAddress, 2, text, text), f.send(f.directAddress, 2, text, text); !slices.Equal(got, want) {
 				t.Errorf("%d bytes, %s: got\n%.300s\nwant\n%.300s", length, encoding, got, want)
 			}
@@ -376,12 +378,12 @@ func TestFrontSendsLongAnswers(t *testing.T) {
 
 // If the handler sets no length, as gqlgen's after a panic, the front adds it, so that the client's answer ends.
 func TestFrontSendsTheLengthOfEveryAnswer(t *testing.T) {
-	f := newFronted(t, false, func(cfg *Config, _ *http.Server) {
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) {
 		cfg.Around = func(server *handler.Server) {
 			server.AroundOperations(func(context.Context, graphql.OperationHandler) graphql.ResponseHandler { panic("in the executor") })
 		}
 	})
-	text := raw(query("{ fails }"))
+	text := rawRequest(queryBody("{ fails }"))
 	want := f.send(f.directAddress, 2, text, text)
 	if got := f.send(f.frontAddress, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[1], "500 ") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

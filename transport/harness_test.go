@@ -82,9 +82,9 @@ type world struct {
 	watched  bool // waiting sockets are watched, and have no goroutine
 }
 
-// inWorld runs a test in two new worlds, one with sockets that wait in goroutines and one with sockets that are watched, and
+// runInWorlds runs a test in two new worlds, one with sockets that wait in goroutines and one with sockets that are watched, and
 // checks that no goroutine, socket or watch is left.
-func inWorld(t *testing.T, change func(*SocketConfig), test func(w *world)) {
+func runInWorlds(t *testing.T, change func(*SocketConfig), test func(w *world)) {
 	t.Helper()
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprint("watched=", watched), func(t *testing.T) {
@@ -104,8 +104,8 @@ func inWorld(t *testing.T, change func(*SocketConfig), test func(w *world)) {
 	}
 }
 
-// overTCP is a world whose clients come over TCP, in real time.
-func overTCP(t *testing.T) *world {
+// newTCPWorld makes a world whose clients come over TCP, in real time.
+func newTCPWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -133,22 +133,22 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 		t.Fatal(err)
 	}
 	schema := newTestSchema()
-	cfg := SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet}
+	cfg := SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog}
 	if change != nil {
 		change(&cfg)
 	}
 	w := &world{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
 	w.network = w.listener.dial
 	w.server = &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentCodes, Recover: quietRecover, Log: quiet, PersistedBytes: 1 << 20}),
-		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
+		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentCodes, Recover: quietRecover, Log: quietLog, PersistedBytes: 1 << 20}),
+		ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError),
 	}
 	go w.server.Serve(w.listener)
 	return w
 }
 
-// quiet is a log that nobody reads.
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+// quietLog is a log that nobody reads.
+var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // presentCodes stands in for the error presenter of the program.
 func presentCodes(ctx context.Context, err error) *gqlerror.Error {
@@ -355,5 +355,5 @@ func (c *fixedClock) move(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// pass waits for d. In a bubble that takes no real time.
-func pass(d time.Duration) { <-time.After(d) }
+// passTime waits for d. In a bubble that takes no real time.
+func passTime(d time.Duration) { <-time.After(d) }

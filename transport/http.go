@@ -52,7 +52,7 @@ func (q *queries) Supports(*http.Request) bool { return true }
 func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
 	// This comes before any refusal, because a page can read an error only if the answer permits its origin.
-	q.origins.grant(w, r)
+	q.origins.writeCORSHeaders(w, r)
 	if status, err := q.checkRequest(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", q.methods())
@@ -60,14 +60,14 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, status, err)
 		return
 	}
-	// A preflight has no token and executes nothing; grant has answered it.
+	// A preflight has no token and executes nothing; writeCORSHeaders has answered it.
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", q.methods())
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	// The limiter is the cheapest bound for work that a stranger can cause. It is asked before the token and the body are read.
-	address := q.addresses.of(r)
+	address := q.addresses.clientAddress(r)
 	if err := q.chargeAddress(r.Context(), address); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
@@ -92,7 +92,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 			return
 		}
 		if token := streamToken(r); token != "" || r.Method == http.MethodDelete {
-			q.onStream(w, r, exec, who, accepted, token)
+			q.serveReservation(w, r, exec, who, accepted, token)
 			return
 		}
 	}
@@ -105,7 +105,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	// Middleware may read the headers. subscribe removes them again, because an operation with headers is not shared.
 	request.Headers = r.Header
 	request.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
-	q.execute(w, r, exec, request, who, answering{accepted, events})
+	q.execute(w, r, exec, request, who, answerForm{accepted, events})
 }
 
 // checkRequest returns the error and the status of a request with a wrong method or header. The Front calls it too.
@@ -118,16 +118,16 @@ func (q *queries) checkRequest(r *http.Request) (status int, err error) {
 	case !q.allowsMethod(r.Method):
 		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.methods())
 	case !q.origins.allows(r):
-		return http.StatusForbidden, foreignPage(r)
+		return http.StatusForbidden, foreignPageError(r)
 	case r.Method == http.MethodGet && r.ContentLength != 0:
-		return http.StatusBadRequest, unreadBody("a GET")
+		return http.StatusBadRequest, unreadBodyError("a GET")
 	}
 	return 0, nil
 }
 
-// unreadBody is the error for a request with a body where none is read. The HTTP server reads the rest of a body before it sends an
+// unreadBodyError is the error for a request with a body where none is read. The HTTP server reads the rest of a body before it sends an
 // answer. So the read deadline may be removed only when no body is left, or a client could hold the connection for ever.
-func unreadBody(what string) error {
+func unreadBodyError(what string) error {
 	return services.Errorf(services.Invalid, "body: %s must have none", what)
 }
 
@@ -154,7 +154,7 @@ func (q *queries) methods() string {
 // whether it needs one.
 type caller struct {
 	ctx     context.Context // the context of the request; it has the viewer if there is a token
-	address string          // as addresses.of returns it
+	address string          // as addresses.clientAddress returns it
 	expires time.Time       // of the token; zero means never
 	limit   int64           // the most bytes of a body
 }
@@ -177,15 +177,15 @@ func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	return who.withViewer(viewer, expires, q.cfg), nil
 }
 
-// answering is the form of the answer that a client accepts.
-type answering struct {
+// answerForm is the form of the answer that a client accepts.
+type answerForm struct {
 	accepted      string // media type
 	acceptsEvents bool   // a subscription may be answered with an event stream
 }
 
 // execute runs one operation and writes its response. It charges the operation only when it is known to be valid and permitted,
 // so that a bad request is charged only to its address.
-func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *params, who caller, to answering) {
+func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *params, who caller, to answerForm) {
 	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, operation), withCodes(faults))
@@ -202,8 +202,8 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 		refuseMutation(w)
 		return
 	}
-	if !chargedOperation(who.ctx) {
-		if err := q.cfg.Limits.Operation(who.ctx, who.address, operation, price); err != nil {
+	if !isOperationCharged(who.ctx) {
+		if err := q.cfg.Limits.ChargeOperation(who.ctx, who.address, operation, price); err != nil {
 			writeFault(w, statusOf(err), err)
 			return
 		}
@@ -221,7 +221,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not finished within %v, try again later", q.cfg.OperationTimeout)))
 	}
-	q.respond(w, r, to.accepted, bounded(kind, response, q.cfg.AnswerLimit))
+	q.respond(w, r, to.accepted, boundResponse(kind, response, q.cfg.AnswerLimit))
 }
 
 // refuseMutation answers a mutation by GET with an error.
@@ -237,7 +237,7 @@ func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted strin
 	if size := len(response.Data); size > smallAnswer {
 		q.backlog.enter(size)
 		defer q.backlog.leave(size)
-		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.backlog.within(size, q.cfg.WriteTimeout))) // not every writer supports deadlines
+		_ = http.NewResponseController(w).SetWriteDeadline(deadlineAfter(q.backlog.writeTimeout(size, q.cfg.WriteTimeout))) // not every writer supports deadlines
 	}
 	if accepted == typeEvents {
 		writeEvents(w, response)

@@ -22,7 +22,7 @@ import (
 func newHTTP(t *testing.T, change func(*Config)) http.Handler {
 	t.Helper()
 	cfg := Config{
-		Schema: newTestSchema(), Identity: newIdentity(t, IdentityConfig{Development: true}), Recover: quietRecover, Log: quiet,
+		Schema: newTestSchema(), Identity: newIdentity(t, IdentityConfig{Development: true}), Recover: quietRecover, Log: quietLog,
 	}
 	if change != nil {
 		change(&cfg)

@@ -147,7 +147,7 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 		viewer, expires, err = i.verify(ctx, token)
 	}
 	if err == nil {
-		viewer, err = actingAs(viewer, actAs)
+		viewer, err = viewerActingAs(viewer, actAs)
 	}
 	if err != nil {
 		// No data of a refused token is returned.
@@ -237,9 +237,9 @@ func tokenError(err error) error {
 	return services.Wrapf(services.Unauthenticated, err, "token: cannot be verified")
 }
 
-// actingAs lets the host application act for one of its users. The token needs the scope ingest, which only the application's own
+// viewerActingAs lets the host application act for one of its users. The token needs the scope ingest, which only the application's own
 // tokens have. The viewer then has the rights of that user in addition to the rights of the token.
-func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
+func viewerActingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if actAs == "" {
 		return viewer, nil
 	}

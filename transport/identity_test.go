@@ -52,7 +52,7 @@ func pemFile(t *testing.T, key any) string {
 func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 	t.Helper()
 	if cfg.Log == nil {
-		cfg.Log = quiet
+		cfg.Log = quietLog
 	}
 	identity, err := NewIdentity(t.Context(), cfg)
 	if err != nil {

@@ -269,7 +269,7 @@ func (k jsonWebKey) fixed() (fixedKey, error) {
 	if k.Use == "enc" || k.Alg != "" && k.Alg != algRSA && k.Alg != algEdDSA {
 		return fixedKey{}, nil
 	}
-	public, err := k.public()
+	public, err := k.publicKey()
 	if err != nil || public == nil {
 		return fixedKey{}, err
 	}
@@ -280,9 +280,9 @@ func (k jsonWebKey) fixed() (fixedKey, error) {
 	return key, nil
 }
 
-// public returns the key itself; nil for an unsupported kind. The bounds of e equal the bounds in crypto/rsa. Otherwise crypto/rsa
+// publicKey returns the key itself; nil for an unsupported kind. The bounds of e equal the bounds in crypto/rsa. Otherwise crypto/rsa
 // would refuse each token later, with an error that does not name the cause.
-func (k jsonWebKey) public() (crypto.PublicKey, error) {
+func (k jsonWebKey) publicKey() (crypto.PublicKey, error) {
 	switch {
 	case k.Kty == "RSA":
 		n, err := base64.RawURLEncoding.DecodeString(k.N)

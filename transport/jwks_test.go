@@ -298,7 +298,7 @@ func TestJWKSFetchIsBounded(t *testing.T) {
 		server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
 		go server.Serve(listener)
 		set := &jwks{
-			place: "http://issuer.test/", clock: services.SystemClock{}, log: quiet,
+			place: "http://issuer.test/", clock: services.SystemClock{}, log: quietLog,
 			client: &http.Client{Transport: &http.Transport{DialContext: listener.dial}},
 		}
 		start := time.Now()
@@ -321,12 +321,12 @@ func TestJWKSIsReadAgainInTheBackground(t *testing.T) {
 			}
 		}
 		write(keySet(edJWK("one", edPublic())))
-		set, err := newJWKS(t.Context(), IdentityConfig{JWKS: path, JWKSInterval: time.Minute, Clock: services.SystemClock{}, Log: quiet})
+		set, err := newJWKS(t.Context(), IdentityConfig{JWKS: path, JWKSInterval: time.Minute, Clock: services.SystemClock{}, Log: quietLog})
 		if err != nil {
 			t.Fatal(err)
 		}
 		write(keySet(edJWK("two", edPublic())))
-		pass(time.Minute + time.Second)
+		passTime(time.Minute + time.Second)
 		synctest.Wait()
 		if _, ok := set.find("two"); !ok {
 			t.Error("the new key is not there after the interval")
@@ -335,7 +335,7 @@ func TestJWKSIsReadAgainInTheBackground(t *testing.T) {
 			t.Error("the key that was withdrawn is still there")
 		}
 		write("damaged")
-		pass(time.Minute)
+		passTime(time.Minute)
 		synctest.Wait()
 		if _, ok := set.find("two"); !ok {
 			t.Error("a damaged set took the place of the last good one")

@@ -16,38 +16,40 @@ import (
 // Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request exceeds a limit;
 // the request is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
-	// Address is called for each operation on a socket, and, before the token is checked, for each upgrade and each HTTP request. It is
+	// ChargeAddress is called for each operation on a socket, and, before the token is checked, for each upgrade and each HTTP request. It is
 	// not called for a preflight, nor for a request that is refused by an earlier check, such as those of the method and the origin.
-	Address(address string) error
-	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
+	ChargeAddress(address string) error
+	// ChargeOperation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
 	// there is no viewer.
-	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// Event charges a try to render an event of a subscription that does not wake (see SocketConfig.Wake), at the cost of the whole
+	ChargeOperation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
+	// ChargeEvent charges a try to render an event of a subscription that does not wake (see SocketConfig.Wake), at the cost of the whole
 	// operation. It is called after each try except the subscription's first. An event has several tries while an engine does not
-	// answer. If Event returns an error, the subscription waits for RetryAfter, calls Event again, and makes its next try only once
-	// Event returns no error.
-	Event(ctx context.Context, address string, cost int) error
-	// Socket is called before a viewer's socket is acknowledged, or their event stream is opened.
-	Socket(viewer services.Viewer) error
+	// answer. If ChargeEvent returns an error, the subscription waits for RetryAfter, calls it again, and makes its next try only once
+	// ChargeEvent returns no error.
+	ChargeEvent(ctx context.Context, address string, cost int) error
+	// ChargeSocket is called before a viewer's socket is acknowledged, or their event stream is opened.
+	ChargeSocket(viewer services.Viewer) error
 }
 
 // noLimits bounds nothing. It is the default, so that no caller checks for nil.
 type noLimits struct{}
 
 // The methods of noLimits permit everything.
-func (noLimits) Address(string) error                                                    { return nil }
-func (noLimits) Operation(context.Context, string, *graphql.OperationContext, int) error { return nil }
-func (noLimits) Event(context.Context, string, int) error                                { return nil }
-func (noLimits) Socket(services.Viewer) error                                            { return nil }
+func (noLimits) ChargeAddress(string) error { return nil }
+func (noLimits) ChargeOperation(context.Context, string, *graphql.OperationContext, int) error {
+	return nil
+}
+func (noLimits) ChargeEvent(context.Context, string, int) error { return nil }
+func (noLimits) ChargeSocket(services.Viewer) error             { return nil }
 
 // addresses finds the address of a client.
 type addresses struct{ proxies []netip.Prefix }
 
-// of returns the address that a request is counted under: the address of the connection or, if that is a trusted proxy, the last
+// clientAddress returns the address that a request is counted under: the address of the connection or, if that is a trusted proxy, the last
 // address in X-Forwarded-For that is not a trusted proxy. An IPv6 address counts as its /64, because a client usually has all of
 // it. The list is read from its end, because each proxy appends the address that it has seen: the client may have invented the
 // entries before that one.
-func (a addresses) of(r *http.Request) string {
+func (a addresses) clientAddress(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr // a Unix socket, or a test

@@ -16,11 +16,11 @@ import (
 
 // fakeLimits refuses what a test selects.
 type fakeLimits struct {
-	addresses                                    atomic.Int64 // the number of calls of Address
-	events                                       atomic.Int64 // the sum of the costs that Event charged
+	addresses                                    atomic.Int64 // the number of calls of ChargeAddress
+	events                                       atomic.Int64 // the sum of the costs that ChargeEvent charged
 	refuseAddress, refuseOperation, refuseSocket atomic.Bool
 	refuseEvent                                  atomic.Bool
-	panics                                       atomic.Bool // Operation and Socket panic
+	panics                                       atomic.Bool // ChargeOperation and ChargeSocket panic
 }
 
 // errLimited is the error of each refusal.
@@ -34,19 +34,19 @@ func refuseIf(refused *atomic.Bool) error {
 	return nil
 }
 
-func (f *fakeLimits) Address(string) error {
+func (f *fakeLimits) ChargeAddress(string) error {
 	f.addresses.Add(1)
 	return refuseIf(&f.refuseAddress)
 }
 
-func (f *fakeLimits) Operation(context.Context, string, *graphql.OperationContext, int) error {
+func (f *fakeLimits) ChargeOperation(context.Context, string, *graphql.OperationContext, int) error {
 	if f.panics.Load() {
 		panic("in the limits")
 	}
 	return refuseIf(&f.refuseOperation)
 }
 
-func (f *fakeLimits) Event(_ context.Context, _ string, cost int) error {
+func (f *fakeLimits) ChargeEvent(_ context.Context, _ string, cost int) error {
 	if f.refuseEvent.Load() {
 		return errLimited
 	}
@@ -54,7 +54,7 @@ func (f *fakeLimits) Event(_ context.Context, _ string, cost int) error {
 	return nil
 }
 
-func (f *fakeLimits) Socket(services.Viewer) error {
+func (f *fakeLimits) ChargeSocket(services.Viewer) error {
 	if f.panics.Load() {
 		panic("in the limits")
 	}
@@ -80,7 +80,7 @@ func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
 
 func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 	limits := &fakeLimits{}
-	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 		c := w.open("alice")
 		limits.refuseOperation.Store(true)
 		c.subscribe("1", "subscription { ticks }")
@@ -100,7 +100,7 @@ func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 
 func TestRateLimitedSocketIsRefused(t *testing.T) {
 	limits := &fakeLimits{}
-	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 		limits.refuseSocket.Store(true)
 		limits.refuseAddress.Store(false)
 		c := w.connect()
@@ -117,7 +117,7 @@ func TestRateLimitedSocketIsRefused(t *testing.T) {
 }
 
 func TestSocketsOfAUserAreBounded(t *testing.T) {
-	inWorld(t, func(cfg *SocketConfig) { cfg.PerUser = 2 }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.PerUser = 2 }, func(w *world) {
 		first, second := w.open("alice"), w.open("alice")
 		third := w.connect()
 		third.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
@@ -135,7 +135,7 @@ func TestSocketsOfAUserAreBounded(t *testing.T) {
 }
 
 func TestSocketsOfAnAddressAreBounded(t *testing.T) {
-	inWorld(t, func(cfg *SocketConfig) { cfg.PerAddress = 2 }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.PerAddress = 2 }, func(w *world) {
 		first := w.connect() // counted before its first message
 		w.connect()
 		_, err := w.dial(http.Header{}, protocol)
@@ -151,7 +151,7 @@ func TestSocketsOfAnAddressAreBounded(t *testing.T) {
 // Nothing stays counted once all sockets are gone, however they ended.
 func TestClosedSocketsAreNotCounted(t *testing.T) {
 	var sockets *Sockets
-	inWorld(t, func(cfg *SocketConfig) { cfg.PerUser, cfg.PerAddress = 3, 4 }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.PerUser, cfg.PerAddress = 3, 4 }, func(w *world) {
 		sockets = w.sockets
 		for _, header := range []http.Header{{}, {"Sec-Websocket-Version": {"8"}}} {
 			if conn, err := w.dial(header, "another-protocol"); err == nil {
@@ -199,7 +199,7 @@ func TestClientAddress(t *testing.T) {
 		for _, line := range test.forwarded {
 			request.Header.Add("X-Forwarded-For", line)
 		}
-		if got := (addresses{proxies}).of(request); got != test.want {
+		if got := (addresses{proxies}).clientAddress(request); got != test.want {
 			t.Errorf("%s: %s: want %s", test.name, got, test.want)
 		}
 	}

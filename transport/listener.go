@@ -6,36 +6,36 @@ import (
 	"sync/atomic"
 )
 
-// Connections bounds the number of connections of each address, sockets included. An IPv6 address counts as its /64. Trusted
+// ConnectionLimit bounds the number of connections of each address, sockets included. An IPv6 address counts as its /64. Trusted
 // proxies are not bounded, because all clients come from them. The check comes before a byte is read, because an idle connection
-// costs memory and a file descriptor too. Connections is safe for concurrent use.
-type Connections struct {
+// costs memory and a file descriptor too. ConnectionLimit is safe for concurrent use.
+type ConnectionLimit struct {
 	proxies addresses     // the trusted proxies
 	open    occupancy     // the connections of each address
-	refused atomic.Uint64 // see Refused
+	refused atomic.Uint64 // see CountRefused
 }
 
-// NewConnections bounds each address to limit connections, except the addresses of proxies; 0 means no limit.
-func NewConnections(limit int, proxies []netip.Prefix) *Connections {
-	return &Connections{proxies: addresses{proxies}, open: occupancy{limit: limit}}
+// NewConnectionLimit bounds each address to limit connections, except the addresses of proxies; 0 means no limit.
+func NewConnectionLimit(limit int, proxies []netip.Prefix) *ConnectionLimit {
+	return &ConnectionLimit{proxies: addresses{proxies}, open: occupancy{limit: limit}}
 }
 
-// Bound wraps a listener with the limit: a connection beyond it is closed at once.
-func (c *Connections) Bound(listener net.Listener) net.Listener {
+// WrapListener wraps a listener with the limit: a connection beyond it is closed at once.
+func (c *ConnectionLimit) WrapListener(listener net.Listener) net.Listener {
 	if c.open.limit == 0 {
 		return listener
 	}
 	return &boundListener{Listener: listener, connections: c}
 }
 
-// Refused is the number of connections closed because of the limit since the start.
-func (c *Connections) Refused() uint64 { return c.refused.Load() }
+// CountRefused returns the number of connections closed because of the limit since the start.
+func (c *ConnectionLimit) CountRefused() uint64 { return c.refused.Load() }
 
 // boundListener closes connections beyond the limit. The client sees a reset: an explanation would use the resources that the
 // limit protects.
 type boundListener struct {
 	net.Listener
-	connections *Connections
+	connections *ConnectionLimit
 }
 
 // Accept waits for a connection within the limit.
@@ -65,7 +65,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 // A handedConn may wrap it, and closes it unless the connection returns to the Front.
 type boundConn struct {
 	net.Conn
-	connections *Connections
+	connections *ConnectionLimit
 	holder      string      // the address that it is counted under
 	closed      atomic.Bool // Close was called
 }

@@ -14,19 +14,19 @@ import (
 	"tidings/services"
 )
 
-// Local executes the program's own operations for the viewer of a context. There is no request, so the limits of clients and the
-// restriction to trusted documents do not apply; every check of the resolvers does. The console uses Local, so the console can do
-// only what the schema offers. Local is safe for concurrent use.
+// LocalExecutor executes the program's own operations for the viewer of a context. There is no request, so the limits of clients and the
+// restriction to trusted documents do not apply; every check of the resolvers does. The console uses LocalExecutor, so the console can do
+// only what the schema offers. LocalExecutor is safe for concurrent use.
 //
 // It caches no documents: the console has few, and a person requests each of them.
-type Local struct {
+type LocalExecutor struct {
 	executor *executor.Executor
-	begin    func(ctx context.Context) context.Context // see LocalConfig.Begin
+	begin    func(ctx context.Context) context.Context // see LocalExecutorConfig.Begin
 	timeout  time.Duration                             // of one operation
 }
 
-// LocalConfig configures a Local; every field is required.
-type LocalConfig struct {
+// LocalExecutorConfig configures a LocalExecutor; every field is required.
+type LocalExecutorConfig struct {
 	Schema           graphql.ExecutableSchema
 	Begin            func(ctx context.Context) context.Context // adds to a context what resolvers need
 	ErrorPresenter   graphql.ErrorPresenterFunc
@@ -34,9 +34,9 @@ type LocalConfig struct {
 	OperationTimeout time.Duration
 }
 
-// NewLocal makes a Local.
-func NewLocal(cfg LocalConfig) *Local {
-	l := &Local{executor: executor.New(cfg.Schema), begin: cfg.Begin, timeout: cfg.OperationTimeout}
+// NewLocalExecutor makes a LocalExecutor.
+func NewLocalExecutor(cfg LocalExecutorConfig) *LocalExecutor {
+	l := &LocalExecutor{executor: executor.New(cfg.Schema), begin: cfg.Begin, timeout: cfg.OperationTimeout}
 	l.executor.SetErrorPresenter(cfg.ErrorPresenter)
 	l.executor.SetRecoverFunc(cfg.Recover)
 	return l
@@ -45,14 +45,14 @@ func NewLocal(cfg LocalConfig) *Local {
 // Do executes a document with one query or mutation, and decodes the data into the value that into points to. Each error has a
 // code. Partial data is decoded even if there are errors. The document is the program's own: it is parsed each time, and its cost
 // is not bounded.
-func (l *Local) Do(ctx context.Context, document string, variables map[string]any, into any) (errs []error) {
+func (l *LocalExecutor) Do(ctx context.Context, document string, variables map[string]any, into any) (errs []error) {
 	// The request ID gives an error the same ID in the log and on the page.
 	ctx, cancel := context.WithTimeout(services.WithRequest(ctx, &requestID{}), l.timeout)
 	defer cancel()
 	ctx = graphql.StartOperationTrace(l.begin(ctx))
 	operation, faults := l.executor.CreateOperationContext(ctx, &graphql.RawParams{Query: document, Variables: variables})
 	if faults != nil {
-		return coded(withCodes(faults))
+		return serviceErrors(withCodes(faults))
 	}
 	next, ctx := l.executor.DispatchOperation(ctx, operation)
 	response := next(ctx)
@@ -60,7 +60,7 @@ func (l *Local) Do(ctx context.Context, document string, variables map[string]an
 		return []error{services.Errorf(services.Unavailable, "not answered within %v, try again later", l.timeout)}
 	}
 	// The errors are kept before the data is decoded: a response may have both.
-	errs = coded(response.Errors)
+	errs = serviceErrors(response.Errors)
 	if len(response.Data) > 0 && !bytes.Equal(response.Data, []byte("null")) {
 		if err := json.Unmarshal(response.Data, into); err != nil {
 			return append(errs, fmt.Errorf("the answer of GraphQL: %w", err))
@@ -69,8 +69,8 @@ func (l *Local) Do(ctx context.Context, document string, variables map[string]an
 	return errs
 }
 
-// coded converts the errors of a response to errors of services.
-func coded(list gqlerror.List) (errs []error) {
+// serviceErrors converts the errors of a response to errors of services.
+func serviceErrors(list gqlerror.List) (errs []error) {
 	for _, fault := range list {
 		code, _ := fault.Extensions["code"].(string)
 		if code == "" {

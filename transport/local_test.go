@@ -11,15 +11,15 @@ import (
 // beganKey is the key of the value that Begin puts into a context.
 type beganKey struct{}
 
-// newTestLocal makes a Local of the test schema.
-func newTestLocal() *Local {
-	return NewLocal(LocalConfig{
+// newTestLocal makes a LocalExecutor of the test schema.
+func newTestLocal() *LocalExecutor {
+	return NewLocalExecutor(LocalExecutorConfig{
 		Schema: newTestSchema(), Begin: func(ctx context.Context) context.Context { return context.WithValue(ctx, beganKey{}, true) },
 		ErrorPresenter: presentCodes, Recover: quietRecover, OperationTimeout: 50 * time.Millisecond,
 	})
 }
 
-// Local executes operations as the viewer of a context. Partial data comes with the errors, and each error has a code.
+// A LocalExecutor executes operations as the viewer of a context. Partial data comes with the errors, and each error has a code.
 func TestLocalOperations(t *testing.T) {
 	ann := services.WithViewer(t.Context(), services.Viewer{Key: "ann"})
 	for _, c := range []struct {

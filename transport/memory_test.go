@@ -108,14 +108,14 @@ func BenchmarkSocketMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	schema := newTestSchema()
-	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet})
+	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
 	server := &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quiet}),
-		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
+		Handler:  Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quietLog}),
+		ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError),
 	}
 	go server.Serve(listener)
 	defer server.Close()
@@ -205,8 +205,8 @@ func BenchmarkEvents(b *testing.B) {
 		b.Fatal(err)
 	}
 	schema := newTestSchema()
-	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet})
-	server := httptest.NewServer(Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quiet}))
+	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog})
+	server := httptest.NewServer(Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quietLog}))
 	defer server.Close()
 	conns := make([]*bufio.ReadWriter, count)
 	for i := range conns {

@@ -100,12 +100,12 @@ func badMessage(what string) error { return services.Errorf(services.Invalid, "m
 func credentials(payload map[string]any) (token, device string, err error) {
 	for _, name := range []string{"authorization", "Authorization"} {
 		// The first that is not empty counts.
-		if token, err = textIn(payload, name); token != "" || err != nil {
+		if token, err = textMember(payload, name); token != "" || err != nil {
 			break
 		}
 	}
 	if err == nil {
-		device, err = textIn(payload, "device")
+		device, err = textMember(payload, "device")
 	}
 	return bareToken(token), device, err
 }
@@ -131,8 +131,8 @@ func lowerASCII(text string) string {
 	return string(lower)
 }
 
-// textIn is a member of the payload that must be a text; "" if it is absent or null.
-func textIn(payload map[string]any, name string) (string, error) {
+// textMember is a member of the payload that must be a text; "" if it is absent or null.
+func textMember(payload map[string]any, name string) (string, error) {
 	value, given := payload[name]
 	if !given || value == nil {
 		return "", nil
@@ -153,7 +153,7 @@ func appendNext(to []byte, id string, response *graphql.Response) []byte {
 
 // appendError writes an error message, which ends the operation.
 func appendError(to []byte, id string, list gqlerror.List) []byte {
-	return append(appendField(appendHead(to, messageError, id), "payload", brief(list)), '}')
+	return append(appendField(appendHead(to, messageError, id), "payload", shortenErrors(list)), '}')
 }
 
 // appendComplete writes a complete message, which ends the operation.

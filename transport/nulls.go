@@ -12,8 +12,8 @@ import (
 // left out. An explicit null is refused for each request: gqlgen would panic, or take the null for a value.
 func nonNullVariables(operation *ast.OperationDefinition) []string {
 	u := variableUses{operation: operation, fragments: map[string]bool{}}
-	u.directives(operation.Directives)
-	u.selections(operation.SelectionSet)
+	u.walkDirectives(operation.Directives)
+	u.walkSelections(operation.SelectionSet)
 	return u.names
 }
 
@@ -24,46 +24,46 @@ type variableUses struct {
 	names     []string        // found so far
 }
 
-// selections walks a selection set, and each fragment once.
-func (u *variableUses) selections(set ast.SelectionSet) {
+// walkSelections walks a selection set, and each fragment once.
+func (u *variableUses) walkSelections(set ast.SelectionSet) {
 	for _, selection := range set {
 		switch one := selection.(type) {
 		case *ast.Field:
-			u.arguments(one.Arguments)
-			u.directives(one.Directives)
-			u.selections(one.SelectionSet)
+			u.walkArguments(one.Arguments)
+			u.walkDirectives(one.Directives)
+			u.walkSelections(one.SelectionSet)
 		case *ast.InlineFragment:
-			u.directives(one.Directives)
-			u.selections(one.SelectionSet)
+			u.walkDirectives(one.Directives)
+			u.walkSelections(one.SelectionSet)
 		case *ast.FragmentSpread:
-			u.directives(one.Directives)
+			u.walkDirectives(one.Directives)
 			if one.Definition != nil && !u.fragments[one.Name] {
 				u.fragments[one.Name] = true
-				u.selections(one.Definition.SelectionSet)
+				u.walkSelections(one.Definition.SelectionSet)
 			}
 		}
 	}
 }
 
-// directives walks the arguments of directives.
-func (u *variableUses) directives(list ast.DirectiveList) {
+// walkDirectives walks the arguments of directives.
+func (u *variableUses) walkDirectives(list ast.DirectiveList) {
 	for _, one := range list {
-		u.arguments(one.Arguments)
+		u.walkArguments(one.Arguments)
 	}
 }
 
-// arguments walks the values of arguments.
-func (u *variableUses) arguments(list ast.ArgumentList) {
+// walkArguments walks the values of arguments.
+func (u *variableUses) walkArguments(list ast.ArgumentList) {
 	for _, one := range list {
-		u.value(one.Value)
+		u.walkValue(one.Value)
 	}
 }
 
-// value walks a value with the members of objects and the elements of lists. Validation has set the expected type of each, except
+// walkValue walks a value with the members of objects and the elements of lists. Validation has set the expected type of each, except
 // within a JSON, which takes null everywhere.
-func (u *variableUses) value(value *ast.Value) {
+func (u *variableUses) walkValue(value *ast.Value) {
 	for _, child := range value.Children {
-		u.value(child.Value)
+		u.walkValue(child.Value)
 	}
 	if value.Kind != ast.Variable || value.ExpectedType == nil || !value.ExpectedType.NonNull || slices.Contains(u.names, value.Raw) {
 		return

@@ -91,13 +91,13 @@ func TestANullWhereNoneIsAllowed(t *testing.T) {
 		t.Errorf("given: %s", got.body)
 	}
 
-	f := newFronted(t, false, nil)
-	want := f.send(f.directAddress, 2, raw(nullRequest), raw(nullRequest))
-	if got := f.send(f.frontAddress, 2, raw(nullRequest), raw(nullRequest)); !slices.Equal(got, want) || !strings.Contains(got[1], message) {
+	f := newFrontFixture(t, false, nil)
+	want := f.send(f.directAddress, 2, rawRequest(nullRequest), rawRequest(nullRequest))
+	if got := f.send(f.frontAddress, 2, rawRequest(nullRequest), rawRequest(nullRequest)); !slices.Equal(got, want) || !strings.Contains(got[1], message) {
 		t.Errorf("through the front: got\n%s\nwant\n%s", got, want)
 	}
 
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.send(`{"type":"subscribe","id":"1","payload":` + nullRequest + `}`)
 		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, message) || !strings.Contains(got, "INVALID") {

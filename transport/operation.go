@@ -22,7 +22,7 @@ const (
 	stateAgain          // running, and woken again in the meantime
 )
 
-// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until take, remove or shut
+// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until removeByID, remove or shut
 // takes it out. The goroutine that takes it out calls stop, and no other goroutine sends the last message.
 type operation struct {
 	peer *peer
@@ -39,13 +39,13 @@ type operation struct {
 	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a subscription. Only a turn or stream reads resolverChannel, and moves an event from there to feed; next, which
-	// makes the response, then finds the event in feed. If next read resolverChannel itself, it would block when the hub has taken the
-	// event back to replace it by a newer one. write makes the data of an event from resolverChannel, if the schema has set it; feed
+	// These belong to a subscription. Only a turn or deliverEvents reads resolverChannel, and moves an event from there to eventSlot; next,
+	// which makes the response, then finds the event in eventSlot. If next read resolverChannel itself, it would block when the hub has taken
+	// the event back to replace it by a newer one. write makes the data of an event from resolverChannel, if the schema has set it; eventSlot
 	// and next are then unused.
 	resolverChannel reflect.Value
 	write           func(to []byte, event any) []byte
-	following       *operation   // the next operation in the list of the workers
+	nextQueued      *operation   // the next operation in the list of the workers
 	state           atomic.Int32 // one of the states above
 	ended           atomic.Bool  // by cancel
 	isSubscription  bool         // the end of a subscription is not reported to the client during a drain
@@ -57,9 +57,9 @@ type execution struct {
 	ctx context.Context
 	end context.CancelFunc // ends ctx
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
-	next  graphql.ResponseHandler
-	feed  reflect.Value // a channel of one place, from which next takes the event: see operation
-	price int           // the cost of the operation, for stream
+	next      graphql.ResponseHandler
+	eventSlot reflect.Value // a channel of one place, from which next takes the event: see operation
+	price     int           // the cost of the operation, for deliverEvents
 }
 
 // newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is
@@ -145,14 +145,14 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 	}()
 	exec, sockets := o.peer.exec, o.peer.sockets
 	// An operation on a socket is counted like an HTTP request, so that a socket is no way around the limit.
-	if err := sockets.cfg.Limits.Address(o.peer.address); err != nil {
+	if err := sockets.cfg.Limits.ChargeAddress(o.peer.address); err != nil {
 		return nil, 0, asList(err)
 	}
 	parsed, price, faults = createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, request)
 	if faults != nil {
 		return nil, 0, exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults)).Errors
 	}
-	if err := sockets.cfg.Limits.Operation(o.ctx, o.peer.address, parsed, price); err != nil {
+	if err := sockets.cfg.Limits.ChargeOperation(o.ctx, o.peer.address, parsed, price); err != nil {
 		return nil, 0, asList(err)
 	}
 	return parsed, price, nil
@@ -173,12 +173,12 @@ func (o *operation) run(parsed *graphql.OperationContext, price int) {
 		o.price = price
 		tapChannels(parsed)
 		if o.dispatch(parsed) {
-			o.stream()
+			o.deliverEvents()
 		}
 	}
 }
 
-// rootField returns the name of the one field of a subscription; "" if there is none. roots has refused any other number of
+// rootField returns the name of the one field of a subscription; "" if there is none. rootFieldsExtension has refused any other number of
 // fields.
 func rootField(parsed *graphql.OperationContext) string {
 	fields := graphql.CollectFields(parsed, parsed.Operation.SelectionSet, []string{"Subscription"})
@@ -195,7 +195,7 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 	defer cancel()
 	next, ctx := o.peer.exec.DispatchOperation(ctx, parsed)
 	if response := next(ctx); response != nil {
-		if o.deliver(bounded(parsed.Operation.Operation, response, o.peer.sockets.cfg.AnswerLimit)) {
+		if o.deliver(boundResponse(parsed.Operation.Operation, response, o.peer.sockets.cfg.AnswerLimit)) {
 			o.complete()
 		}
 		return
@@ -223,15 +223,17 @@ func (o *operation) deliver(response *graphql.Response) bool {
 		o.fail(response.Errors)
 		return false
 	}
-	if o.ended.Load() || o.peer.line.send(o.peer.line.next(nil, o.id, o.withRequestID(response))) != nil {
+	if o.ended.Load() || o.peer.sender.send(o.peer.sender.next(nil, o.id, o.withRequestID(response))) != nil {
 		return false
 	}
 	o.peer.sockets.events.Add(1)
 	return true
 }
 
-// named returns the errors with the ID of the operation.
-func (o *operation) named(list gqlerror.List) gqlerror.List { return named(list, o.RequestID()) }
+// errorsWithID returns the errors with the ID of the operation.
+func (o *operation) errorsWithID(list gqlerror.List) gqlerror.List {
+	return errorsWithID(list, o.RequestID())
+}
 
 // withRequestID returns the response with the ID of the operation in its errors. It changes a copy, because middleware may keep the
 // response.
@@ -240,16 +242,16 @@ func (o *operation) withRequestID(response *graphql.Response) *graphql.Response 
 		return response
 	}
 	copied := *response
-	copied.Errors = o.named(response.Errors)
+	copied.Errors = o.errorsWithID(response.Errors)
 	return &copied
 }
 
 // complete ends the operation without an error.
-func (o *operation) complete() { o.finish(o.peer.line.complete(nil, o.id)) }
+func (o *operation) complete() { o.finish(o.peer.sender.complete(nil, o.id)) }
 
 // fail ends the operation with errors.
 func (o *operation) fail(errors gqlerror.List) {
-	o.finish(o.peer.line.completeWithErrors(nil, o.id, o.named(errors)))
+	o.finish(o.peer.sender.completeWithErrors(nil, o.id, o.errorsWithID(errors)))
 }
 
 // failWith ends the operation with one error of services.
@@ -265,8 +267,8 @@ func (o *operation) finish(last []byte) {
 	// The ID is freed before the last message is sent, so that the client may use it again at once.
 	if o.peer.remove(o) {
 		o.stop()
-		_ = o.peer.line.send(last) // a failure ends the peer
-		o.peer.line.finished()
+		_ = o.peer.sender.send(last) // a failure ends the peer
+		o.peer.sender.finished()
 	}
 }
 

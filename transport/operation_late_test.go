@@ -12,7 +12,7 @@ type slowSecond struct{ times atomic.Int32 }
 
 func (s *slowSecond) MarshalJSON() ([]byte, error) {
 	if s.times.Add(1) == 2 {
-		pass(6 * time.Second)
+		passTime(6 * time.Second)
 	}
 	return []byte("1"), nil
 }
@@ -20,7 +20,7 @@ func (s *slowSecond) MarshalJSON() ([]byte, error) {
 // The timer of an event must not end the subscription after the event was found to be in time: no error would be sent, and the
 // client would wait for ever.
 func TestAnEventThatIsInTimeDoesNotEndItsSubscription(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		w.schema.extensions = map[string]any{"slow": &slowSecond{}}
 		c := w.open("alice")
 		c.subscribe("1", "subscription { ticks }")
@@ -36,7 +36,7 @@ func TestAnEventThatIsInTimeDoesNotEndItsSubscription(t *testing.T) {
 
 // A drain or the erasure of a user can close a socket as soon as the socket is counted, even before its goroutine reads.
 func TestASocketCanBeClosedBeforeItReads(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
 		if err != nil {
 			t.Fatal(err)

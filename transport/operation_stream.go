@@ -10,20 +10,20 @@ import (
 	"tidings/services"
 )
 
-// stream delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the resolver closes
+// deliverEvents delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the resolver closes
 // its channel or the context ends.
 //
-// The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal stream waits as long as
+// The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits as long as
 // the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events, and keeps the
 // newest. If it did not take them, it could get an old one after the wait, because a resolver may try to send an event before it looks
 // for a newer one. The end of the channel is noticed at once too.
 //
-// If an event cannot be rendered for now, stream tries it again after a pause, or a newer event if one has come. To most clients an
+// If an event cannot be rendered for now, deliverEvents tries it again after a pause, or a newer event if one has come. To most clients an
 // error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost a
 // part for now is sent without the part. It is then tried again in the same way, and sent again once it is whole. The sender counts it
 // as delivered, so without this the part would be missing until something else changes. A newer event shortens the pause to that of a
 // first failure, because the engines may answer again. Each try is charged as an event is.
-func (o *operation) stream() {
+func (o *operation) deliverEvents() {
 	if !o.resolverChannel.IsValid() { // the resolver refused it: next returns the error
 		o.deliverRest()
 		return
@@ -39,7 +39,7 @@ func (o *operation) stream() {
 	for {
 		waits := either[2].Chan.IsValid()
 		if unpaid && !waits {
-			if wait := o.pay(); wait > 0 {
+			if wait := o.chargeEvent(); wait > 0 {
 				either[2].Chan, waits = reflect.ValueOf(time.After(wait)), true
 			} else {
 				unpaid = false
@@ -111,7 +111,7 @@ func (o *operation) deliverEvent(event reflect.Value, sentInPart bool) eventOutc
 		o.finish(*frame)
 		return eventEnds
 	}
-	if o.ended.Load() || o.peer.line.send(*frame) != nil {
+	if o.ended.Load() || o.peer.sender.send(*frame) != nil {
 		return eventEnds
 	}
 	o.peer.sockets.events.Add(1)
@@ -123,25 +123,25 @@ func (o *operation) deliverEvent(event reflect.Value, sentInPart bool) eventOutc
 
 // deliverRest delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
 func (o *operation) deliverRest() {
-	if o.feed.IsValid() {
-		o.feed.TryRecv() // an event that failed may not have been taken
-		o.feed.Close()
+	if o.eventSlot.IsValid() {
+		o.eventSlot.TryRecv() // an event that failed may not have been taken
+		o.eventSlot.Close()
 	}
 	for o.write == nil {
 		response := o.next(o.ctx)
 		if response == nil {
 			break
 		}
-		if !o.deliver(bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)) {
+		if !o.deliver(boundResponse(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)) {
 			return
 		}
 	}
 	o.complete()
 }
 
-// pay charges an event, and returns how long to wait before the next try; 0 if the event is paid for.
-func (o *operation) pay() time.Duration {
-	err := o.peer.sockets.cfg.Limits.Event(o.ctx, o.peer.address, o.price)
+// chargeEvent charges an event, and returns how long to wait before the next try; 0 if the event is paid for.
+func (o *operation) chargeEvent() time.Duration {
+	err := o.peer.sockets.cfg.Limits.ChargeEvent(o.ctx, o.peer.address, o.price)
 	if err == nil {
 		return 0
 	}

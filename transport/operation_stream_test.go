@@ -10,19 +10,19 @@ import (
 	"tidings/services"
 )
 
-// eachChannel runs a test with each of two kinds of channels for a subscription that does not wake. The channel of plain replaces an
+// runWithEachChannel runs a test with each of two kinds of channels for a subscription that does not wake. The channel of plain replaces an
 // event that was not taken by a newer one. The channel of relayed is behind a relay, which may hold an older event. event returns the
 // message that the client gets for a value.
-func eachChannel(t *testing.T, limits *fakeLimits, test func(w *world, c *client, event func(value int) string)) {
+func runWithEachChannel(t *testing.T, limits *fakeLimits, test func(w *world, c *client, event func(value int) string)) {
 	for _, field := range []string{"plain", "relayed"} {
 		t.Run(field, func(t *testing.T) {
-			inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+			runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 				limits.events.Store(0)
 				limits.refuseEvent.Store(false)
 				c := w.open("alice")
 				c.subscribe("1", "subscription { "+field+" }")
 				synctest.Wait()
-				test(w, c, func(value int) string { return strings.Replace(tick("1", value), "ticks", field, 1) })
+				test(w, c, func(value int) string { return strings.Replace(tickMessage("1", value), "ticks", field, 1) })
 			})
 		})
 	}
@@ -32,7 +32,7 @@ func eachChannel(t *testing.T, limits *fakeLimits, test func(w *world, c *client
 // the latest state.
 func TestARateLimitedEventWaits(t *testing.T) {
 	limits := &fakeLimits{}
-	eachChannel(t, limits, func(w *world, c *client, event func(int) string) {
+	runWithEachChannel(t, limits, func(w *world, c *client, event func(int) string) {
 		for value, charged := range []int64{0, 1, 2} {
 			w.schema.hub.publish(value)
 			c.expect(event(value))
@@ -48,7 +48,7 @@ func TestARateLimitedEventWaits(t *testing.T) {
 			w.schema.hub.publish(4 + value)
 			c.expectNothing()
 		}
-		pass(errLimited.RetryAfter + time.Second)
+		passTime(errLimited.RetryAfter + time.Second)
 		c.expectNothing() // refused again
 		limits.refuseEvent.Store(false)
 		c.expect(event(8))
@@ -58,7 +58,7 @@ func TestARateLimitedEventWaits(t *testing.T) {
 		if synctest.Wait(); limits.events.Load() != 4 {
 			t.Errorf("%d events are charged: want 4", limits.events.Load())
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		c.expectNothing() // no older state follows
 		// A subscription that waits ends like any other.
 		limits.refuseEvent.Store(true)
@@ -75,7 +75,7 @@ func TestARateLimitedEventWaits(t *testing.T) {
 // What is watched can end while an event waits, as when the viewer is removed from a conversation. The subscription ends at once.
 func TestARateLimitedSubscriptionEndsWithItsSource(t *testing.T) {
 	limits := &fakeLimits{}
-	eachChannel(t, limits, func(w *world, c *client, event func(int) string) {
+	runWithEachChannel(t, limits, func(w *world, c *client, event func(int) string) {
 		w.schema.hub.publish(1)
 		c.expect(event(1))
 		limits.refuseEvent.Store(true)
@@ -98,9 +98,9 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 	for _, field := range []string{"stalls", "fails"} {
 		t.Run(field, func(t *testing.T) {
 			limits := &fakeLimits{}
-			inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+			runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 				limits.events.Store(0)
-				event := func(value int) string { return strings.Replace(tick("1", value), "ticks", field, 1) }
+				event := func(value int) string { return strings.Replace(tickMessage("1", value), "ticks", field, 1) }
 				w.schema.fault.Store(errNoDatabase)
 				defer w.schema.fault.Store(nil)
 				c := w.open("alice")
@@ -109,7 +109,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				// The first event fails too.
 				for value := range 3 {
 					w.schema.hub.publish(value)
-					pass(10 * time.Minute)
+					passTime(10 * time.Minute)
 					c.expectNothing()
 				}
 				// The longest pause is 30 s, and a try takes 5 s, so there are about 50 tries. All but the first are charged.
@@ -117,25 +117,25 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 					t.Errorf("%d tries are charged in half an hour", tries)
 				}
 				w.schema.fault.Store(nil)
-				pass(time.Minute)
+				passTime(time.Minute)
 				c.expect(event(2))
 				// After an event that was sent, the pauses begin anew.
 				w.schema.fault.Store(errNoDatabase)
 				w.schema.hub.publish(3)
 				synctest.Wait()
 				w.schema.hub.publish(4)
-				pass(4 * time.Second)
+				passTime(4 * time.Second)
 				w.schema.fault.Store(nil)
-				pass(5 * time.Second)
+				passTime(5 * time.Second)
 				c.expect(event(4))
-				pass(time.Minute)
+				passTime(time.Minute)
 				c.expectNothing()
 				// The end of the channel is noticed in a pause, and what has failed is not sent.
 				w.schema.fault.Store(errNoDatabase)
 				w.schema.hub.publish(5)
-				pass(6 * time.Minute)
+				passTime(6 * time.Minute)
 				w.schema.hub.closeAll()
-				pass(time.Minute)
+				passTime(time.Minute)
 				c.expect(`{"type":"complete","id":"1"}`)
 				// The client may end the subscription during a try or a pause.
 				c.subscribe("1", "subscription { "+field+" }")
@@ -143,7 +143,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				w.schema.hub.publish(6)
 				synctest.Wait()
 				c.send(`{"type":"complete","id":"1"}`)
-				pass(time.Minute)
+				passTime(time.Minute)
 				c.expectNothing()
 				if n := w.schema.hub.count(); n != 0 {
 					t.Errorf("%d watchers are left", n)
@@ -156,12 +156,12 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 // errNoDatabase is the fault of events while the database does not answer.
 var errNoDatabase = &services.Error{Code: services.Unavailable, Message: "the database does not answer"}
 
-// whole returns the message for an event of the field loses. The function half returns the message while a part of the event is lost.
-func whole(value int) string {
+// wholeMessage returns the message for an event of the field loses. partialMessage returns the message while a part of the event is lost.
+func wholeMessage(value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"loses":{"value":%d,"part":%d}}}}`, value, value)
 }
 
-func half(value int) string {
+func partialMessage(value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"errors":[{"message":"the database does not answer",`+
 		`"extensions":{"code":"UNAVAILABLE"}}],"data":{"loses":{"value":%d,"part":null}}}}`, value)
 }
@@ -173,10 +173,10 @@ func (c *client) drop() {
 	}
 }
 
-// failing runs a test with an open subscription to a field while the database does not answer.
-func failing(t *testing.T, field string, test func(w *world, c *client, limits *fakeLimits)) {
+// runWhileFailing runs a test with an open subscription to a field while the database does not answer.
+func runWhileFailing(t *testing.T, field string, test func(w *world, c *client, limits *fakeLimits)) {
 	limits := &fakeLimits{}
-	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 		limits.events.Store(0)
 		w.schema.fault.Store(errNoDatabase)
 		defer w.schema.fault.Store(nil)
@@ -190,32 +190,32 @@ func failing(t *testing.T, field string, test func(w *world, c *client, limits *
 // An event that loses a part for now is sent once without it, and again as soon as it is whole: otherwise the client could miss the
 // part for hours, until something else changes.
 func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
-	failing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
+	runWhileFailing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
 		w.schema.hub.publish(1)
-		c.expect(half(1))
-		pass(10 * time.Minute)
+		c.expect(partialMessage(1))
+		passTime(10 * time.Minute)
 		c.expectNothing() // the event is not sent without the part a second time
 		if tries := limits.events.Load(); tries < 15 || tries > 40 {
 			t.Errorf("%d tries are charged in ten minutes", tries)
 		}
 		w.schema.fault.Store(nil)
-		c.expect(whole(1))
+		c.expect(wholeMessage(1))
 		synctest.Wait()
 		charged := limits.events.Load()
-		pass(10 * time.Minute)
+		passTime(10 * time.Minute)
 		c.expectNothing()
 		if limits.events.Load() != charged {
 			t.Error("a whole event is tried again")
 		}
 		// The next event is sent at once. If it fails, its first pause is short again.
 		w.schema.hub.publish(2)
-		c.expect(whole(2))
+		c.expect(wholeMessage(2))
 		w.schema.fault.Store(errNoDatabase)
 		start := time.Now()
 		w.schema.hub.publish(3)
-		c.expect(half(3))
+		c.expect(partialMessage(3))
 		w.schema.fault.Store(nil)
-		c.expect(whole(3))
+		c.expect(wholeMessage(3))
 		if took := time.Since(start); took > 1100*time.Millisecond {
 			t.Errorf("the whole event came after %v", took)
 		}
@@ -224,16 +224,16 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 
 // A newer event replaces one that lost a part. While the database does not answer, the newer one is sent without its part too.
 func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
-	failing(t, "loses", func(w *world, c *client, _ *fakeLimits) {
+	runWhileFailing(t, "loses", func(w *world, c *client, _ *fakeLimits) {
 		w.schema.hub.publish(1)
-		c.expect(half(1))
+		c.expect(partialMessage(1))
 		w.schema.hub.publish(2)
-		c.expect(half(2))
-		pass(time.Minute)
+		c.expect(partialMessage(2))
+		passTime(time.Minute)
 		c.expectNothing()
 		w.schema.fault.Store(nil)
-		c.expect(whole(2))
-		pass(time.Minute)
+		c.expect(wholeMessage(2))
+		passTime(time.Minute)
 		c.expectNothing()
 	})
 }
@@ -243,13 +243,13 @@ func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
 func TestANewerEventShortensThePauseAfterAFailure(t *testing.T) {
 	const most = 1100 * time.Millisecond // with the jitter
 	for field, event := range map[string]func(int) string{
-		"loses": whole, "fails": func(value int) string { return strings.Replace(tick("1", value), "ticks", "fails", 1) },
+		"loses": wholeMessage, "fails": func(value int) string { return strings.Replace(tickMessage("1", value), "ticks", "fails", 1) },
 	} {
 		t.Run(field, func(t *testing.T) {
-			failing(t, field, func(w *world, c *client, limits *fakeLimits) {
+			runWhileFailing(t, field, func(w *world, c *client, limits *fakeLimits) {
 				w.schema.hub.publish(0)
 				for value := range 20 {
-					pass(10 * time.Minute) // the pauses are as long as they get
+					passTime(10 * time.Minute) // the pauses are as long as they get
 					w.schema.fault.Store(nil)
 					c.drop() // an event without its part
 					start := time.Now()
@@ -261,18 +261,18 @@ func TestANewerEventShortensThePauseAfterAFailure(t *testing.T) {
 					w.schema.fault.Store(errNoDatabase)
 					w.schema.hub.publish(2*value + 1)
 				}
-				pass(10 * time.Minute)
+				passTime(10 * time.Minute)
 				before := limits.events.Load()
 				for value := range 600 {
 					w.schema.hub.publish(value)
-					pass(100 * time.Millisecond)
+					passTime(100 * time.Millisecond)
 				}
 				if tries := limits.events.Load() - before; tries < 50 || tries > 67 {
 					t.Errorf("newer events of a minute lead to %d tries", tries)
 				}
 				// No older event follows.
 				w.schema.fault.Store(nil)
-				pass(most)
+				passTime(most)
 				c.drop()
 				w.schema.hub.publish(1000)
 				c.expect(event(1000))
@@ -296,10 +296,10 @@ func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
+			runWhileFailing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
 				w.schema.hub.publish(1)
-				c.expect(half(1))
-				pass(5 * time.Minute)
+				c.expect(partialMessage(1))
+				passTime(5 * time.Minute)
 				start := time.Now()
 				end(w, c)
 				if took := time.Since(start); took > time.Second {
@@ -311,7 +311,7 @@ func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
 				}
 				w.schema.fault.Store(nil)
 				charged := limits.events.Load()
-				pass(time.Minute)
+				passTime(time.Minute)
 				if limits.events.Load() != charged {
 					t.Error("the event was tried after the end")
 				}
@@ -322,7 +322,7 @@ func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
 
 // An error with another code than UNAVAILABLE is sent to the client at once.
 func TestAnEventThatFailsForGoodIsShown(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		w.schema.fault.Store(&services.Error{Code: services.NotFound, Message: "id: it is gone"})
 		defer w.schema.fault.Store(nil)
 		c := w.open("alice")

@@ -16,13 +16,13 @@ import (
 	"tidings/services"
 )
 
-// tick returns the message for an event of the field ticks.
-func tick(id string, value int) string {
+// tickMessage returns the message for an event of the field ticks.
+func tickMessage(id string, value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"%s","payload":{"data":{"ticks":%d}}}`, id, value)
 }
 
 func TestQueryAndMutationOverASocket(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("q", "{ hello }")
 		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
@@ -41,7 +41,7 @@ func TestQueryAndMutationOverASocket(t *testing.T) {
 }
 
 func TestIDsAreEscaped(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe(`a\"\u00fc\n`, "{ hello }")
 		var got struct{ ID, Type string }
@@ -57,7 +57,7 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 		"TwoStreams": "subscription { ticks plain }", "Resolver": "subscription { refused }",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.open("alice")
 				c.subscribe("1", query)
 				var got struct {
@@ -88,8 +88,8 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
 		t.Run(field, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
-				next := func(value int) string { return strings.Replace(tick("1", value), "ticks", field, 1) }
+			runInWorlds(t, nil, func(w *world) {
+				next := func(value int) string { return strings.Replace(tickMessage("1", value), "ticks", field, 1) }
 				c := w.open("alice")
 				c.subscribe("1", "subscription { "+field+" }")
 				synctest.Wait()
@@ -111,7 +111,7 @@ func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 	for _, field := range []string{"ticks", "plain", "stuck"} {
 		t.Run(field, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.open("alice")
 				c.send(`{"type":"complete","id":"never begun"}`)
 				c.subscribe("1", "subscription { "+field+" }")
@@ -132,7 +132,7 @@ func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 }
 
 func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		w.schema.gate = make(chan struct{})
 		c := w.open("alice")
 		c.subscribe("1", "subscription { lingers }")
@@ -143,18 +143,18 @@ func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
 		close(w.schema.gate) // the first operation ends only now
 		c.expectNothing()
 		w.schema.hub.publish(4)
-		c.expect(tick("1", 4))
+		c.expect(tickMessage("1", 4))
 		if n := w.sockets.Stats().Operations; n != 1 {
 			t.Errorf("%d operations", n)
 		}
 	})
 }
 
-// boundedEvents checks a waking subscription whose events are never ready. An event ends it with UNAVAILABLE after the operation
+// checkEventsBounded checks a waking subscription whose events are never ready. An event ends it with UNAVAILABLE after the operation
 // timeout. If the client completes it earlier, nothing is sent.
-func boundedEvents(t *testing.T) {
+func checkEventsBounded(t *testing.T) {
 	const field = "hangs"
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("1", "subscription { "+field+" }")
 		synctest.Wait()
@@ -171,14 +171,14 @@ func boundedEvents(t *testing.T) {
 		w.schema.hub.publish(1)
 		synctest.Wait()
 		c.send(`{"type":"complete","id":"1"}`) // while the event is being delivered
-		pass(10 * time.Second)
+		passTime(10 * time.Second)
 		c.expectNothing()
 	})
 }
 
 func TestOperationsAreBounded(t *testing.T) {
 	t.Run("Query", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.open("alice")
 			start := time.Now()
 			c.subscribe("1", "{ slow }")
@@ -191,7 +191,7 @@ func TestOperationsAreBounded(t *testing.T) {
 		})
 	})
 	t.Run("StartOfASubscription", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.open("alice")
 			start := time.Now()
 			c.subscribe("1", "subscription { stuck }")
@@ -204,20 +204,20 @@ func TestOperationsAreBounded(t *testing.T) {
 			c.expectNothing()
 		})
 	})
-	t.Run("Event", boundedEvents)
+	t.Run("Event", checkEventsBounded)
 	t.Run("ASubscriptionLivesOn", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.open("alice")
 			c.subscribe("1", "subscription { ticks }")
-			pass(time.Hour)
+			passTime(time.Hour)
 			w.schema.hub.publish(1)
-			c.expect(tick("1", 1))
+			c.expect(tickMessage("1", 1))
 		})
 	})
 }
 
 func TestAPanicEndsOnlyItsOperation(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("1", "{ panics hello }")
 		if got := c.next(); !strings.Contains(got, `"hello":"world"`) || !strings.Contains(got, "an error on our side") {
@@ -235,11 +235,11 @@ func TestAPanicEndsOnlyItsOperation(t *testing.T) {
 	})
 }
 
-// TestAMiddlewareMayAnswerItself has a middleware that answers without taking the event from feed. Later events still arrive.
-func TestAMiddlewareMayAnswerItself(t *testing.T) {
+// TestMiddlewareMayAnswerAnEvent has a middleware that answers without taking the event from eventSlot. Later events still arrive.
+func TestMiddlewareMayAnswerAnEvent(t *testing.T) {
 	schema := newTestSchema()
 	var skip atomic.Bool
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		w.server.Handler = Handler(Config{
 			Schema: schema, Identity: w.identity, Sockets: w.sockets,
 			Around: func(server *handler.Server) {
@@ -257,10 +257,10 @@ func TestAMiddlewareMayAnswerItself(t *testing.T) {
 		skip.Store(true)
 		for range 3 {
 			schema.hub.publish(1)
-			c.expect(tick("1", -1))
+			c.expect(tickMessage("1", -1))
 		}
 		skip.Store(false)
 		schema.hub.publish(9)
-		c.expect(tick("1", 9))
+		c.expect(tickMessage("1", 9))
 	})
 }

@@ -32,7 +32,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	// The resolver was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
 	case !o.resolverChannel.IsValid(): // the resolver refused it: next returns the error
-		o.stream()
+		o.deliverEvents()
 	default:
 		if o.write != nil {
 			// No responses are asked for, so the execution can be freed. From now on cancel has only the channel to end.
@@ -46,8 +46,8 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 // WriteEvents takes the function that writes events: see services.EventRequest. It is called while the operation is dispatched.
 func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.write = write }
 
-// tap keeps the resolver's channel, and returns feed in its place, or the channel itself if the schema writes the
-// events. Only the first channel is tapped: a second one would belong to a field below. feed has one place, which a turn fills
+// tap keeps the resolver's channel, and returns eventSlot in its place, or the channel itself if the schema writes the
+// events. Only the first channel is tapped: a second one would belong to a field below. eventSlot has one place, which a turn fills
 // before it calls next, so next never waits.
 func (o *operation) tap(result any) any {
 	source := reflect.ValueOf(result)
@@ -57,10 +57,10 @@ func (o *operation) tap(result any) any {
 	if o.resolverChannel = source; o.write != nil {
 		return result
 	}
-	// Each resolver has its own element type, so feed is made by reflection.
+	// Each resolver has its own element type, so eventSlot is made by reflection.
 	kind := source.Type()
-	o.feed = reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
-	return o.feed.Convert(kind).Interface()
+	o.eventSlot = reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
+	return o.eventSlot.Convert(kind).Interface()
 }
 
 // Wake reports that the channel has an event or was closed. It does not wait, because the hub wakes thousands in a row, and any
@@ -85,9 +85,9 @@ func (o *operation) Wake() {
 	}
 }
 
-// turn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot and must exit. An
+// runTurn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot and must exit. An
 // operation has one turn at a time, so its messages keep their order.
-func (o *operation) turn() (stay bool) {
+func (o *operation) runTurn() (stay bool) {
 	// The state is set before the channel is read. A wake-up that comes later leads to another turn; one that came earlier is served by
 	// this turn.
 	o.state.Store(stateRunning)
@@ -108,14 +108,14 @@ func (o *operation) turn() (stay bool) {
 		last, _ = o.render(frame, event) // a turn does not try again: that would keep its worker from other operations
 	} else {
 		// A closed channel is the orderly end: the hub drains, or the watched object is gone.
-		*frame = o.peer.line.complete((*frame)[:0], o.id)
+		*frame = o.peer.sender.complete((*frame)[:0], o.id)
 	}
 	// The frame was rendered in the worker's slot, because rendering needs the processor. Writing may wait for the client, so it
 	// needs no slot.
 	workers.freeSlot()
 	if last {
 		o.finish(*frame)
-	} else if !o.ended.Load() && o.peer.line.send(*frame) == nil {
+	} else if !o.ended.Load() && o.peer.sender.send(*frame) == nil {
 		o.peer.sockets.events.Add(1)
 	}
 	// The connection has copied the frame by now, also after a failure.
@@ -138,22 +138,22 @@ func (o *operation) endTurn() {
 // messageBuffers are reused. A buffer is returned when the connection has taken the message.
 var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// written is the memory for an event that the schema writes: its data, and the response around the data.
-type written struct {
+// eventBuffer is the memory for an event that the schema writes: its data, and the response around the data.
+type eventBuffer struct {
 	data     []byte
 	response graphql.Response
 }
 
-// writtenEvents are reused written values.
-var writtenEvents = sync.Pool{New: func() any { return new(written) }}
+// eventBuffers are reused.
+var eventBuffers = sync.Pool{New: func() any { return new(eventBuffer) }}
 
 // writeEvent makes the message of an event by the function that the schema has given; last reports that the message ends the
 // operation.
 func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
-	one := writtenEvents.Get().(*written)
+	one := eventBuffers.Get().(*eventBuffer)
 	defer func() {
 		one.response = graphql.Response{}
-		writtenEvents.Put(one)
+		eventBuffers.Put(one)
 	}()
 	*frame = (*frame)[:0]
 	defer func() {
@@ -163,17 +163,17 @@ func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
 	}()
 	one.data = o.write(one.data[:0], event.Interface())
 	one.response.Data = one.data
-	if response := bounded(ast.Subscription, &one.response, o.peer.sockets.cfg.AnswerLimit); isRequestError(response) {
+	if response := boundResponse(ast.Subscription, &one.response, o.peer.sockets.cfg.AnswerLimit); isRequestError(response) {
 		*frame = o.errorMessage(*frame, response.Errors)
 		return true
 	}
-	*frame = o.peer.line.next(*frame, o.id, &one.response)
+	*frame = o.peer.sender.next(*frame, o.id, &one.response)
 	return false
 }
 
 // errorMessage makes the message that ends the operation with errors.
 func (o *operation) errorMessage(frame []byte, faults gqlerror.List) []byte {
-	return o.peer.line.completeWithErrors(frame[:0], o.id, o.named(faults))
+	return o.peer.sender.completeWithErrors(frame[:0], o.id, o.errorsWithID(faults))
 }
 
 // render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
@@ -191,11 +191,11 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	ctx, cancel := context.WithTimeout(o.ctx, timeout)
 	defer cancel()
-	if !o.feed.TrySend(event) { // middleware did not take the previous event
-		o.feed.TryRecv()
-		o.feed.TrySend(event)
+	if !o.eventSlot.TrySend(event) { // middleware did not take the previous event
+		o.eventSlot.TryRecv()
+		o.eventSlot.TrySend(event)
 	}
-	// next finds the event in feed and does not wait for it. Resolvers below the event may still wait for an engine.
+	// next finds the event in eventSlot and does not wait for it. Resolvers below the event may still wait for an engine.
 	response := o.next(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // what it has may be incomplete
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
@@ -203,11 +203,11 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 		return true, true
 	}
 	if response != nil {
-		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
+		response = boundResponse(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
 	}
 	switch {
 	case response == nil: // also if the client has ended the operation, and gets no message
-		*frame = o.peer.line.complete(*frame, o.id)
+		*frame = o.peer.sender.complete(*frame, o.id)
 		return true, false
 	// An event without data shows nothing, so the protocol's error message ends the operation, with the reason.
 	case isRequestError(response):
@@ -217,7 +217,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 		*frame = o.errorMessage(*frame, response.Errors)
 		return true, true
 	default:
-		*frame = o.peer.line.next(*frame, o.id, o.withRequestID(response))
+		*frame = o.peer.sender.next(*frame, o.id, o.withRequestID(response))
 		return false, isUnavailable(response)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // writtenEvent returns the message for an event of the field written.
 func writtenEvent(id string, value int) string {
-	return strings.Replace(tick(id, value), "ticks", "written", 1)
+	return strings.Replace(tickMessage(id, value), "ticks", "written", 1)
 }
 
 // Events that the schema writes reach the client in their order, followed by the end of the subscription. An operation with
@@ -22,7 +22,7 @@ func TestEventsThatTheSchemaWrites(t *testing.T) {
 		"variables":    `{"query":"subscription W($s: String) { written(since: $s) }","variables":{"s":"it"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.open("alice")
 				c.send(`{"type":"subscribe","id":"1","payload":` + message + `}`)
 				synctest.Wait()
@@ -49,7 +49,7 @@ func TestEventsThatTheSchemaWrites(t *testing.T) {
 // A subscription whose events the schema writes frees its execution after the start: it lives for hours and asks for no
 // responses.
 func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("1", "subscription { written }")
 		synctest.Wait()
@@ -77,7 +77,7 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 // An event that cannot be written ends its own subscription with an error and leaves no part of its text in the message, or in
 // the next event of others.
 func TestAnEventThatCannotBeWrittenEndsItsSubscription(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c, other := w.open("alice"), w.open("bob")
 		c.subscribe("1", "subscription { written }")
 		synctest.Wait()
@@ -96,7 +96,7 @@ func TestAnEventThatCannotBeWrittenEndsItsSubscription(t *testing.T) {
 
 func TestAWrittenEventIsBounded(t *testing.T) {
 	const longest = `{"written":1234}`
-	inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(longest) }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(longest) }, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("1", "subscription { written }")
 		synctest.Wait()

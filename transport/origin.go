@@ -24,9 +24,9 @@ func newOrigins(list []string, identity *Identity) origins {
 	return set
 }
 
-// foreignPage returns the error for a request that allows rejects. It names the flag to set, because a first deployment often
+// foreignPageError returns the error for a request that allows rejects. It names the flag to set, because a first deployment often
 // gets this error.
-func foreignPage(r *http.Request) error {
+func foreignPageError(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server: allow their origin with --origins (TIDINGS_ORIGINS)")
@@ -43,7 +43,7 @@ func (o origins) allows(r *http.Request) bool {
 		site := r.Header.Get("Sec-Fetch-Site")
 		return site == "" || site == "same-origin" || site == "none"
 	}
-	if o.listed(origin) {
+	if o.isListed(origin) {
 		return true
 	}
 	// The scheme is not compared: a proxy in front may end TLS, and the request here does not know it.
@@ -51,9 +51,9 @@ func (o origins) allows(r *http.Request) bool {
 	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, r.Host)
 }
 
-// listed reports whether the origin was configured, or is of this machine in development mode. Only listed origins get CORS
+// isListed reports whether the origin was configured, or is of this machine in development mode. Only listed origins get CORS
 // headers. The text of an opaque origin, null, has no host and is never of this machine.
-func (o origins) listed(origin string) bool {
+func (o origins) isListed(origin string) bool {
 	if o.exact[strings.ToLower(origin)] {
 		return true
 	}
@@ -64,9 +64,9 @@ func (o origins) listed(origin string) bool {
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && isLoopback(parsed.Host)
 }
 
-// grant writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin instead of a star, and
+// writeCORSHeaders writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin instead of a star, and
 // allows no credentials: tokens are in a header, never in cookies.
-func (o origins) grant(w http.ResponseWriter, r *http.Request) {
+func (o origins) writeCORSHeaders(w http.ResponseWriter, r *http.Request) {
 	if len(o.exact) == 0 && !o.loopback {
 		return
 	}
@@ -74,7 +74,7 @@ func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	// Vary is set even without a grant, so that no cache serves the refusal to a page that is allowed.
 	header.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
-	if !o.listed(origin) {
+	if !o.isListed(origin) {
 		return
 	}
 	header.Set("Access-Control-Allow-Origin", origin)

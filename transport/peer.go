@@ -12,10 +12,10 @@ import (
 )
 
 // peer is the common part of a WebSocket and an event stream: the viewer, the operations and the end of one client's connection.
-// Its line carries the messages. A peer ends once: shut stops its operations, and then uncount takes it out of the counts.
+// Its sender carries the messages. A peer ends once: shut stops its operations, and then uncount takes it out of the counts.
 type peer struct {
 	sockets *Sockets
-	line    line                  // carries the messages to the client
+	sender  messageSender         // carries the messages to the client
 	exec    graphql.GraphExecutor // executes the operations
 	ctx     context.Context       // has the viewer once they are known; never ends, because each operation ends by itself
 
@@ -33,9 +33,9 @@ type peer struct {
 	operations []*operation // few: a list is smaller and faster than a map
 }
 
-// line carries messages to a client, in the form of its protocol. socket and stream implement it. Any goroutine may call any
+// messageSender carries messages to a client, in the form of its protocol. socket and stream implement it. Any goroutine may call any
 // method.
-type line interface {
+type messageSender interface {
 	// send writes one message, made by the methods below, and waits until the connection has taken it, at most the write
 	// deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send may change
 	// the bytes of the message.
@@ -57,7 +57,7 @@ type line interface {
 // admit counts the peer for its user, or returns RATE_LIMITED. The host application has no user key and is not counted. admit is
 // called at most once, before the peer has an operation, and uncount undoes it.
 func (p *peer) admit(viewer services.Viewer) error {
-	if err := p.sockets.cfg.Limits.Socket(viewer); err != nil {
+	if err := p.sockets.cfg.Limits.ChargeSocket(viewer); err != nil {
 		return err
 	}
 	if viewer.Key != "" {
@@ -110,8 +110,8 @@ func (p *peer) beginLocked(one *operation) beginResult {
 	return beginOK
 }
 
-// operationsAtLimit is the error for a peer at its limit of operations.
-func (p *peer) operationsAtLimit() error {
+// operationLimitError is the error for a peer at its limit of operations.
+func (p *peer) operationLimitError() error {
 	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.Subscriptions)
 }
 
@@ -125,9 +125,9 @@ func (p *peer) index(id string) int {
 	return -1
 }
 
-// take removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended the operation, so
+// removeByID removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended the operation, so
 // no last message is sent.
-func (p *peer) take(id string) *operation {
+func (p *peer) removeByID(id string) *operation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.index(id)
@@ -201,9 +201,9 @@ func (p *peer) untilDue() time.Duration {
 	return max(due.Sub(p.sockets.cfg.Clock.Now()), 0)
 }
 
-// due reports whether the token has expired and whether a ping is due, and then sets the time of the next ping. The lock is held.
+// checkDue reports whether the token has expired and whether a ping is due, and then sets the time of the next ping. The lock is held.
 // An expired token needs no ping any more.
-func (p *peer) due() (expired, ping bool) {
+func (p *peer) checkDue() (expired, ping bool) {
 	now := p.sockets.cfg.Clock.Now()
 	expired = !p.expires.IsZero() && !now.Before(p.expires)
 	if ping = !expired && !now.Before(p.nextPing); ping {

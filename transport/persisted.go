@@ -35,9 +35,9 @@ const (
 	storedOverhead     = 256              // the approximate memory of a stored text beside the text itself
 )
 
-// persisted finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
+// persistedQueries finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
 // clients have sent before with their hash (automatic persisted queries). It is safe for concurrent use.
-type persisted struct {
+type persistedQueries struct {
 	// trusted is nil without a manifest: its methods then find nothing.
 	trusted     *TrustedDocuments
 	trustedOnly bool  // only trusted documents are executed
@@ -53,9 +53,9 @@ type persisted struct {
 // textHash is the SHA-256 of a text. It is the whole key, because nobody can make two texts of one hash.
 type textHash [sha256.Size]byte
 
-// newPersisted makes the store. The list holds as many texts as would fit if all were empty, so the real bound is limit.
-func newPersisted(cfg Config) *persisted {
-	p := &persisted{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
+// newPersistedQueries makes the store. The list holds as many texts as would fit if all were empty, so the real bound is limit.
+func newPersistedQueries(cfg Config) *persistedQueries {
+	p := &persistedQueries{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
 	// With trustedOnly, no text is stored, because find does not ask whether a stored text is trusted.
 	if p.trustedOnly {
 		p.limit = 0
@@ -70,8 +70,8 @@ func newPersisted(cfg Config) *persisted {
 
 // resolve sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
 // document is valid, because only valid texts are stored: a stranger could otherwise fill the store with garbage. The extension
-// is removed, because an operation with extensions is not shared (see shared).
-func (p *persisted) resolve(request *params) (keep func(), err error) {
+// is removed, because an operation with extensions is not shared (see sharedContexts).
+func (p *persistedQueries) resolve(request *params) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {
 	case request.documentID != "" && (request.Query != "" || hashed):
@@ -109,7 +109,7 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 
 // find sets the request's text to the text with the hash. The errors are defined by Apollo's protocol: after
 // PersistedQueryNotSupported a client sends only texts, after PersistedQueryNotFound it sends this text with its hash.
-func (p *persisted) find(hash textHash, request *params) error {
+func (p *persistedQueries) find(hash textHash, request *params) error {
 	text, known := p.trusted.byHash(hash)
 	if !known {
 		text, known = p.get(hash)
@@ -126,14 +126,14 @@ func (p *persisted) find(hash textHash, request *params) error {
 }
 
 // get finds a stored text, and marks it as the most recently used.
-func (p *persisted) get(hash textHash) (string, bool) {
+func (p *persistedQueries) get(hash textHash) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byLRU.Get(hash)
 }
 
 // add stores a text, unless it is larger than the whole store.
-func (p *persisted) add(hash textHash, text string) {
+func (p *persistedQueries) add(hash textHash, text string) {
 	size := storedOverhead + int64(len(text))
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -111,7 +111,7 @@ func TestPersistedQueriesAreChecked(t *testing.T) {
 
 // The store keeps the newest texts within its limit of bytes.
 func TestThePersistedStoreIsBounded(t *testing.T) {
-	p := newPersisted(Config{PersistedBytes: 10 << 10})
+	p := newPersistedQueries(Config{PersistedBytes: 10 << 10})
 	for i := range 1000 {
 		text := fmt.Sprintf("{ hello%d %s }", i, strings.Repeat(" ", i%3000))
 		p.add(sha256.Sum256([]byte(text)), text)
@@ -157,14 +157,14 @@ func TestThePersistedStoreKeepsOnlyTheText(t *testing.T) {
 // Hashes work on sockets and event streams, where subscriptions by hash share an operation context like those by text.
 func TestPersistedQueriesOfSubscriptions(t *testing.T) {
 	const query = "subscription { ticks }"
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.send(`{"type":"subscribe","id":"1","payload":` + hashedRequest(hashOf(query), "") + `}`)
 		c.expect(`{"type":"error","id":"1","payload":[{"message":"PersistedQueryNotFound","extensions":{"code":"PERSISTED_QUERY_NOT_FOUND"}}]}`)
 		c.send(`{"type":"subscribe","id":"1","payload":` + hashedRequest(hashOf(query), query) + `}`)
 		synctest.Wait()
 		c.send(`{"type":"subscribe","id":"2","payload":` + hashedRequest(hashOf(query), "") + `}`)
-		e := w.listen(w.http(http.MethodPost, "", hashedRequest(hashOf(query), ""), "Accept", typeEvents))
+		e := w.listen(w.sendHTTP(http.MethodPost, "", hashedRequest(hashOf(query), ""), "Accept", typeEvents))
 		synctest.Wait()
 		if n := len(w.sockets.shared.entries); n != 1 {
 			t.Errorf("%d documents are held for one", n)

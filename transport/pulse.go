@@ -14,11 +14,11 @@ func (s *socket) tick() {
 	s.mu.Lock()
 	now := time.Now()
 	waiting, closing := !s.acked, s.closing
-	dead := closing && !s.closeBy.IsZero() && !now.Before(s.closeBy)
+	dead := closing && !s.closeDeadline.IsZero() && !now.Before(s.closeDeadline)
 	var expired, ping bool
 	if !waiting && !closing {
 		dead = !now.Before(s.silentAt)
-		if expired, ping = s.due(); !expired {
+		if expired, ping = s.checkDue(); !expired {
 			s.schedule()
 		}
 	}
@@ -33,7 +33,7 @@ func (s *socket) tick() {
 		s.close(closeForbidden, "token: has expired")
 	case ping:
 		if s.wire.tryAcquire() {
-			_ = s.put(websocket.PingMessage, appendHeadRoom(nil), controlTime)
+			_ = s.writeFrame(websocket.PingMessage, appendHeadRoom(nil), controlTime)
 			return
 		}
 		// The ping is left out while a message is being written: the deadline of that write detects a dead client. The ping comes soon
@@ -62,8 +62,8 @@ func (s *socket) answerPing(payload []byte) {
 		s.close(closeTooMany, "too many messages")
 		return
 	}
-	if s.renew() && s.wire.acquire() == nil {
-		_ = s.put(websocket.PongMessage, append(appendHeadRoom(nil), payload...), controlTime)
+	if s.extendReadDeadline() && s.wire.acquire() == nil {
+		_ = s.writeFrame(websocket.PongMessage, append(appendHeadRoom(nil), payload...), controlTime)
 	}
 }
 
@@ -101,25 +101,25 @@ func (s *socket) refill() {
 	s.refilledAt = now
 }
 
-// renew extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between
+// extendReadDeadline extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between
 // its parts would extend it without end. It returns false if the socket is closing, and then leaves the deadline to close. Only
 // the reading goroutine calls it.
-func (s *socket) renew() bool {
+func (s *socket) extendReadDeadline() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return false
 	}
 	// A client answers each ping. One that is silent for two intervals and a little is gone.
-	patience := deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
+	patience := deadlineAfter(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
 	s.silentAt = patience // tick checks it, because nothing reads while the socket is watched
-	if !s.messageBy.IsZero() && s.messageBy.Before(patience) {
-		patience = s.messageBy
+	if !s.messageDeadline.IsZero() && s.messageDeadline.Before(patience) {
+		patience = s.messageDeadline
 	}
 	_ = s.wire.conn.SetReadDeadline(patience) // the next read returns the error
 	return true
 }
 
-// deadline returns a time of the machine's clock, because connections use that clock. The configured clock, which tests move,
+// deadlineAfter returns a time of the machine's clock, because connections use that clock. The configured clock, which tests move,
 // does not affect them.
-func deadline(after time.Duration) time.Time { return time.Now().Add(after) }
+func deadlineAfter(after time.Duration) time.Time { return time.Now().Add(after) }

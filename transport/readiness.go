@@ -45,8 +45,8 @@ func rawConnOf(conn net.Conn) syscall.RawConn {
 	}
 }
 
-// hasRead reports whether a connection holds input that was read before it was handed on: its descriptor does not show that.
-func hasRead(conn net.Conn) bool {
+// holdsReadInput reports whether a connection holds input that was read before it was handed on: its descriptor does not show that.
+func holdsReadInput(conn net.Conn) bool {
 	handed, ok := conn.(*handedConn)
 	return ok && len(handed.before) > 0
 }

@@ -13,7 +13,7 @@ import (
 type epoll struct {
 	mu      sync.Mutex
 	file    *os.File               // of the descriptor; nil while nothing is watched
-	number  int                    // the descriptor
+	fd      int                    // the descriptor
 	watches map[uint64]*epollWatch // by key
 	last    uint64                 // the newest key of watches; unlike a descriptor, a key is never used again
 }
@@ -46,7 +46,7 @@ func (e *epoll) add(conn net.Conn, ready func()) watch {
 	}
 	e.last++
 	w := &epollWatch{epoll: e, key: e.last, conn: raw, ready: ready}
-	if !w.control(e.number, syscall.EPOLL_CTL_ADD, 0) {
+	if !w.control(e.fd, syscall.EPOLL_CTL_ADD, 0) {
 		e.closeUnused()
 		return nil
 	}
@@ -60,7 +60,7 @@ func (e *epoll) open() bool {
 	if err != nil {
 		return false
 	}
-	e.file, e.number = file, number
+	e.file, e.fd = file, number
 	go e.wait(raw)
 	return true
 }
@@ -136,7 +136,7 @@ func (w *epollWatch) control(epoll, operation int, events uint32) bool {
 func (w *epollWatch) arm() {
 	w.armed.Store(true)
 	// The epoll descriptor stays open while it has this watch, so its number is valid.
-	if !w.control(w.epoll.number, syscall.EPOLL_CTL_MOD, syscall.EPOLLIN|syscall.EPOLLRDHUP) {
+	if !w.control(w.epoll.fd, syscall.EPOLL_CTL_MOD, syscall.EPOLLIN|syscall.EPOLLRDHUP) {
 		w.fire()
 	}
 }

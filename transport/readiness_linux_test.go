@@ -12,8 +12,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// pair is a connection over TCP, from both sides.
-func pair(t *testing.T) (ours, theirs *net.TCPConn) {
+// newTCPPair opens a connection over TCP, and returns its two sides.
+func newTCPPair(t *testing.T) (ours, theirs *net.TCPConn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,7 +57,7 @@ func expectReady(t *testing.T, tokens chan struct{}) {
 	}
 }
 
-func writes(t *testing.T, conn net.Conn, text string) {
+func writeText(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	if _, err := conn.Write([]byte(text)); err != nil {
 		t.Fatal(err)
@@ -70,16 +70,16 @@ func newEpoll() *epoll { return newReadiness().(*epoll) }
 // Input is reported once for each arm, whether it came before or after, and whether all of it was read or not.
 func TestReadinessTellsOfInputOnce(t *testing.T) {
 	e := newEpoll()
-	ours, theirs := pair(t)
+	ours, theirs := newTCPPair(t)
 	w, tokens := watchConn(t, e, &handedConn{Conn: &boundConn{Conn: ours}})
-	writes(t, theirs, "a")
+	writeText(t, theirs, "a")
 	w.arm()
 	expectReady(t, tokens)
-	writes(t, theirs, "b")
-	other, others := pair(t)
+	writeText(t, theirs, "b")
+	other, others := newTCPPair(t)
 	fence, fenced := watchConn(t, e, other)
 	fence.arm()
-	writes(t, others, "x")
+	writeText(t, others, "x")
 	expectReady(t, fenced) // by now an earlier input was reported, or never will be
 	if len(tokens) > 0 {
 		t.Fatal("ready was called without arm")
@@ -95,7 +95,7 @@ func TestReadinessTellsOfInputOnce(t *testing.T) {
 	if len(tokens) > 0 {
 		t.Fatal("ready was called without input")
 	}
-	writes(t, theirs, "c")
+	writeText(t, theirs, "c")
 	expectReady(t, tokens)
 }
 
@@ -116,7 +116,7 @@ func TestReadinessTellsOfTheEnd(t *testing.T) {
 	for name, end := range ends {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " before arm ", before), func(t *testing.T) {
-				ours, theirs := pair(t)
+				ours, theirs := newTCPPair(t)
 				w, tokens := watchConn(t, newEpoll(), ours)
 				if before {
 					end(w, ours, theirs)
@@ -141,7 +141,7 @@ func TestReadinessEndsWithItsLastWatch(t *testing.T) {
 	for range 3 {
 		var group sync.WaitGroup
 		for range 20 {
-			ours, theirs := pair(t)
+			ours, theirs := newTCPPair(t)
 			group.Go(func() {
 				tokens := make(chan struct{}, 1)
 				w := e.add(ours, func() { tokens <- struct{}{} })
@@ -165,17 +165,17 @@ func TestReadinessEndsWithItsLastWatch(t *testing.T) {
 // connection's input.
 func TestReadinessTakesNoConnectionForAnother(t *testing.T) {
 	e := newEpoll()
-	keep, _ := pair(t)
+	keep, _ := newTCPPair(t)
 	watchConn(t, e, keep) // keeps the goroutine
 	for range 50 {
-		ours, _ := pair(t)
+		ours, _ := newTCPPair(t)
 		w, old := watchConn(t, e, ours)
 		w.arm()
 		ours.Close()
-		again, theirs := pair(t)
+		again, theirs := newTCPPair(t)
 		now, tokens := watchConn(t, e, again)
 		now.arm()
-		writes(t, theirs, "a")
+		writeText(t, theirs, "a")
 		expectReady(t, tokens)
 		if len(old) > 0 {
 			t.Fatal("the watch of a closed connection was told of another one's input")
@@ -191,7 +191,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 	if w := e.add(ours, func() {}); w != nil {
 		t.Error("a pipe is watched")
 	}
-	closed, _ := pair(t)
+	closed, _ := newTCPPair(t)
 	closed.Close()
 	if w := e.add(closed, func() {}); w != nil {
 		t.Error("a closed connection is watched")
@@ -199,7 +199,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 	if e.file != nil {
 		t.Error("the descriptor is left")
 	}
-	if held := (&handedConn{Conn: ours, before: []byte("a")}); !hasRead(held) || hasRead(ours) {
+	if held := (&handedConn{Conn: ours, before: []byte("a")}); !holdsReadInput(held) || holdsReadInput(ours) {
 		t.Error("input that was read before is not found")
 	}
 }
@@ -207,7 +207,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 // Sockets over TCP that wait for their clients have no goroutine, and still receive every message and the end.
 func TestWaitingSocketsHaveNoGoroutine(t *testing.T) {
 	const count = 50
-	w := overTCP(t)
+	w := newTCPWorld(t)
 	before := runtime.NumGoroutine()
 	clients := make([]*client, count)
 	for i := range clients {

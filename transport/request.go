@@ -22,9 +22,9 @@ type requestID struct {
 	id   string
 }
 
-// nameAfter takes the ID that the client gave to the request that w answers. It is called before an ID is needed. The operation of
+// setRequestIDFrom takes the ID that the client gave to the request that w answers. It is called before an ID is needed. The operation of
 // an event stream then has the ID of the request that began it.
-func (r *requestID) nameAfter(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
+func (r *requestID) setRequestIDFrom(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
 
 // RequestID is the id: the client's, or a random one that cannot be guessed.
 func (r *requestID) RequestID() string {
@@ -66,12 +66,12 @@ func withRequestID(w http.ResponseWriter, response *graphql.Response) *graphql.R
 	id := w.(services.Request).RequestID() // the writer of a handler is an httpRequest
 	w.Header().Set(requestHeader, id)
 	copied := *response
-	copied.Errors = named(response.Errors, id)
+	copied.Errors = errorsWithID(response.Errors, id)
 	return &copied
 }
 
-// named returns the errors with the ID of their request.
-func named(list gqlerror.List, id string) gqlerror.List {
+// errorsWithID returns the errors with the ID of their request.
+func errorsWithID(list gqlerror.List, id string) gqlerror.List {
 	shown := make(gqlerror.List, len(list)) // other goroutines may hold the list and its errors
 	for i, fault := range list {
 		copied := *fault

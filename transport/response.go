@@ -55,8 +55,8 @@ func statusOf(err error) int {
 	}
 }
 
-// faultError is the GraphQL form of a service's error. It keeps the cause for the log and shows only the message.
-func faultError(err error) *gqlerror.Error {
+// graphQLError is the GraphQL form of a service's error. It keeps the cause for the log and shows only the message.
+func graphQLError(err error) *gqlerror.Error {
 	known, ok := errors.AsType[*services.Error](err)
 	if own, isOwn := errors.AsType[*httpError](err); isOwn {
 		known = &services.Error{Code: services.Invalid, Message: own.message, Limit: own.limit}
@@ -82,7 +82,7 @@ func retryAfter(err error) time.Duration {
 }
 
 // asList is a list with one error, which is the form of all refusals.
-func asList(err error) gqlerror.List { return gqlerror.List{faultError(err)} }
+func asList(err error) gqlerror.List { return gqlerror.List{graphQLError(err)} }
 
 // withCodes adds the documented code to the errors of parsing and validation. The wrapped error has it too, so that a presenter
 // that looks for a services.Error finds one. An error that has a code of ours already keeps it.
@@ -99,7 +99,7 @@ func withCodes(list gqlerror.List) gqlerror.List {
 			if copied.Extensions == nil {
 				copied.Extensions = map[string]any{}
 			}
-			known := &services.Error{Code: services.Invalid, Message: variable(fault) + fault.Message, Reason: fault.Rule}
+			known := &services.Error{Code: services.Invalid, Message: faultyVariable(fault) + fault.Message, Reason: fault.Rule}
 			maps.Copy(copied.Extensions, known.Extensions())
 			copied.Err = known
 		}
@@ -108,9 +108,9 @@ func withCodes(list gqlerror.List) gqlerror.List {
 	return coded
 }
 
-// variable returns the name of a faulty variable, with the path in its value, because the message alone has neither; "" for
+// faultyVariable returns the name of a faulty variable, with the path in its value, because the message alone has neither; "" for
 // another fault.
-func variable(fault *gqlerror.Error) string {
+func faultyVariable(fault *gqlerror.Error) string {
 	if len(fault.Path) < 2 || fault.Path[0] != ast.PathName("variable") {
 		return ""
 	}
@@ -138,17 +138,17 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 	}
 	// The body is encoded before the status is sent, because withRequestID sets a header.
 	body := appendResponse(nil, withRequestID(w, response))
-	if len(body) < compressFrom || !services.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
+	if len(body) < minGzipSize || !services.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		write(w, status, accepted, body)
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip") // without Vary, because no cache may store the answer
-	write(w, status, accepted, compressed(body))
+	write(w, status, accepted, gzipBody(body))
 }
 
-// bounded returns the response or, if it is too long, an error in its place. In the common case, short data without errors, the
+// boundResponse returns the response or, if it is too long, an error in its place. In the common case, short data without errors, the
 // length is known without encoding. For a mutation the error says that it has been executed.
-func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
+func boundResponse(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
 	size := len(response.Data)
 	// Errors and extensions are part of the answer too, and may be longer than the data.
 	if size <= limit && len(response.Errors)+len(response.Extensions) > 0 {
@@ -191,7 +191,7 @@ func setContentHeaders(header http.Header, media string) {
 func appendResponse(to []byte, response *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(response.Errors) > 0 {
-		to = appendField(to, "errors", brief(response.Errors))
+		to = appendField(to, "errors", shortenErrors(response.Errors))
 	}
 	// A request error has no member data. Any other response has it, as null if there is no data.
 	if !isRequestError(response) {
@@ -215,12 +215,12 @@ const (
 	maxMessage = 400 // bytes of a message
 )
 
-// brief returns the errors with shortened messages, which repeat no long part of a request. The list is copied only if a message
+// shortenErrors returns the errors with shortened messages, which repeat no long part of a request. The list is copied only if a message
 // is cut.
-func brief(list gqlerror.List) gqlerror.List {
+func shortenErrors(list gqlerror.List) gqlerror.List {
 	var cut gqlerror.List
 	for i, fault := range list {
-		message := shortened(fault.Message)
+		message := shortenMessage(fault.Message)
 		if message == fault.Message {
 			continue
 		}
@@ -237,8 +237,8 @@ func brief(list gqlerror.List) gqlerror.List {
 	return cut
 }
 
-// shortened cuts a message, and the long words and quotations in it. A cut never splits a character.
-func shortened(message string) string {
+// shortenMessage cuts a message, and the long words and quotations in it. A cut never splits a character.
+func shortenMessage(message string) string {
 	if len(message) <= maxWord {
 		return message
 	}

@@ -87,18 +87,18 @@ func (e *extent) add(other extent) {
 	}
 }
 
-// guard measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
+// shapeMeasurer measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
 // themselves. It visits each selection once, so that its time is proportional to the length of the text. It serves one document.
-type guard struct {
+type shapeMeasurer struct {
 	fragments map[string]*ast.FragmentDefinition // by name
 	measured  map[string]extent                  // by name; a fragment that spreads itself counts as empty: validation refuses it
 	longest   int                                // bytes of the longest name
 	parts     int                                // names and values, about as many as the document has parts in memory
 }
 
-// newGuard makes the guard of a document. Of two fragments with one name the first counts; validation refuses the second.
-func newGuard(doc *ast.QueryDocument) *guard {
-	g := &guard{fragments: make(map[string]*ast.FragmentDefinition, len(doc.Fragments)), measured: make(map[string]extent, len(doc.Fragments))}
+// newShapeMeasurer makes the measurer of a document. Of two fragments with one name the first counts; validation refuses the second.
+func newShapeMeasurer(doc *ast.QueryDocument) *shapeMeasurer {
+	g := &shapeMeasurer{fragments: make(map[string]*ast.FragmentDefinition, len(doc.Fragments)), measured: make(map[string]extent, len(doc.Fragments))}
 	for _, fragment := range doc.Fragments {
 		if _, twice := g.fragments[fragment.Name]; !twice {
 			g.fragments[fragment.Name] = fragment
@@ -111,12 +111,12 @@ func newGuard(doc *ast.QueryDocument) *guard {
 // of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each operation, because
 // only one operation is executed. The other numbers are bounded for the whole document, because all of it is validated.
 func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
-	g := newGuard(doc)
+	g := newShapeMeasurer(doc)
 	var whole extent
 	deepest, roots := 0, 0
 	// Each operation is a tree of its own; only one of them will run, but all are validated.
 	for _, operation := range doc.Operations {
-		one := g.operation(operation)
+		one := g.measureOperation(operation)
 		deepest, roots = max(deepest, one.depth), max(roots, one.roots)
 		one.names = nil // the roots of two operations are separate selection sets
 		whole.add(one)
@@ -151,54 +151,54 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	return g.parts, nil
 }
 
-// operation measures one operation. Its variables have names, types, defaults and directives, all of which validation visits.
-func (g *guard) operation(operation *ast.OperationDefinition) extent {
-	g.name(operation.Name)
+// measureOperation measures one operation. Its variables have names, types, defaults and directives, all of which validation visits.
+func (g *shapeMeasurer) measureOperation(operation *ast.OperationDefinition) extent {
+	g.noteName(operation.Name)
 	for _, variable := range operation.VariableDefinitions {
-		g.name(variable.Variable)
-		g.name(variable.Type.Name())
-		g.value(variable.DefaultValue)
+		g.noteName(variable.Variable)
+		g.noteName(variable.Type.Name())
+		g.noteValue(variable.DefaultValue)
 	}
-	whole := g.selections(operation.SelectionSet)
-	whole.add(g.directives(operation.Directives))
+	whole := g.measureSelections(operation.SelectionSet)
+	whole.add(g.measureDirectives(operation.Directives))
 	for _, variable := range operation.VariableDefinitions {
-		whole.add(g.directives(variable.Directives))
+		whole.add(g.measureDirectives(variable.Directives))
 	}
 	return whole
 }
 
-// selections measures a selection set; its roots are the fields of its first level.
-func (g *guard) selections(set ast.SelectionSet) (whole extent) {
+// measureSelections measures a selection set; its roots are the fields of its first level.
+func (g *shapeMeasurer) measureSelections(set ast.SelectionSet) (whole extent) {
 	for _, selection := range set {
 		switch one := selection.(type) {
 		case *ast.Field:
-			whole.add(g.field(one))
+			whole.add(g.measureField(one))
 		case *ast.InlineFragment:
-			g.name(one.TypeCondition)
-			whole.add(g.directives(one.Directives))
-			whole.add(inFragment(g.selections(one.SelectionSet)))
+			g.noteName(one.TypeCondition)
+			whole.add(g.measureDirectives(one.Directives))
+			whole.add(addFragmentLevel(g.measureSelections(one.SelectionSet)))
 		case *ast.FragmentSpread:
-			whole.add(g.directives(one.Directives))
+			whole.add(g.measureDirectives(one.Directives))
 			// A fragment is measured once and added at each spread: the counts grow with the expansion, the work does not.
-			whole.add(inFragment(g.fragment(one.Name)))
+			whole.add(addFragmentLevel(g.measureFragment(one.Name)))
 		}
 	}
 	return whole
 }
 
-// inFragment returns the extent that a fragment has where it is spread: one level of fragments more.
-func inFragment(inner extent) extent {
+// addFragmentLevel returns the extent that a fragment has where it is spread: one level of fragments more.
+func addFragmentLevel(inner extent) extent {
 	inner.fragments = min(inner.fragments+1, maxCount)
 	return inner
 }
 
-// field measures a field with the fields below it. An introspection field counts as one plain field, and its own depth and fields
+// measureField measures a field with the fields below it. An introspection field counts as one plain field, and its own depth and fields
 // count against bounds of their own.
-func (g *guard) field(field *ast.Field) extent {
-	g.name(field.Name)
-	g.name(field.Alias)
-	g.arguments(field.Arguments)
-	whole := g.selections(field.SelectionSet)
+func (g *shapeMeasurer) measureField(field *ast.Field) extent {
+	g.noteName(field.Name)
+	g.noteName(field.Alias)
+	g.noteArguments(field.Arguments)
+	whole := g.measureSelections(field.SelectionSet)
 	// The field itself adds one level and one field to those below it, and is the only root.
 	whole.depth, whole.fields, whole.roots = min(whole.depth+1, maxCount), min(whole.fields+1, maxCount), 1
 	whole.names = map[string]int{field.Alias: 1}
@@ -210,14 +210,14 @@ func (g *guard) field(field *ast.Field) extent {
 	if field.Alias != field.Name {
 		whole.aliases = min(whole.aliases+1, maxCount)
 	}
-	whole.add(g.directives(field.Directives))
+	whole.add(g.measureDirectives(field.Directives))
 	return whole
 }
 
-// fragment measures a fragment at its first spread, and remembers the result. It is entered as empty before it is measured, so
+// measureFragment measures a fragment at its first spread, and remembers the result. It is entered as empty before it is measured, so
 // that measuring a fragment that spreads itself ends.
-func (g *guard) fragment(name string) extent {
-	g.name(name)
+func (g *shapeMeasurer) measureFragment(name string) extent {
+	g.noteName(name)
 	known, done := g.measured[name]
 	if done {
 		return known
@@ -228,47 +228,47 @@ func (g *guard) fragment(name string) extent {
 		return extent{}
 	}
 	g.measured[name] = extent{}
-	g.name(definition.TypeCondition)
-	whole := g.selections(definition.SelectionSet)
-	whole.add(g.directives(definition.Directives))
+	g.noteName(definition.TypeCondition)
+	whole := g.measureSelections(definition.SelectionSet)
+	whole.add(g.measureDirectives(definition.Directives))
 	g.measured[name] = whole
 	return whole
 }
 
-// directives measures the directives of one place.
-func (g *guard) directives(list ast.DirectiveList) extent {
+// measureDirectives measures the directives of one place.
+func (g *shapeMeasurer) measureDirectives(list ast.DirectiveList) extent {
 	for _, directive := range list {
-		g.name(directive.Name)
-		g.arguments(directive.Arguments)
+		g.noteName(directive.Name)
+		g.noteArguments(directive.Arguments)
 	}
 	return extent{directives: len(list)}
 }
 
-// arguments checks the names in arguments, and counts their parts.
-func (g *guard) arguments(list ast.ArgumentList) {
+// noteArguments notes the names in arguments, and counts their parts.
+func (g *shapeMeasurer) noteArguments(list ast.ArgumentList) {
 	for _, argument := range list {
-		g.name(argument.Name)
-		g.value(argument.Value)
+		g.noteName(argument.Name)
+		g.noteValue(argument.Value)
 	}
 }
 
-// value checks the names in a value: the names of variables, enums and fields of objects.
-func (g *guard) value(value *ast.Value) {
+// noteValue notes the names in a value: the names of variables, enums and fields of objects.
+func (g *shapeMeasurer) noteValue(value *ast.Value) {
 	if value == nil {
 		return
 	}
 	g.parts++
 	if value.Kind == ast.Variable || value.Kind == ast.EnumValue {
-		g.name(value.Raw)
+		g.noteName(value.Raw)
 	}
 	for _, child := range value.Children {
-		g.name(child.Name)
-		g.value(child.Value)
+		g.noteName(child.Name)
+		g.noteValue(child.Value)
 	}
 }
 
-// name notes one name of the document, even an empty one.
-func (g *guard) name(name string) {
+// noteName notes one name of the document, even an empty one.
+func (g *shapeMeasurer) noteName(name string) {
 	g.longest = max(g.longest, len(name))
 	g.parts++
 }

@@ -18,8 +18,8 @@ import (
 	"tidings/services"
 )
 
-// newReal is a handler with the real schema and no resolvers.
-func newReal(t *testing.T, introspection bool) http.Handler {
+// newRealSchemaHandler makes a handler with the real schema and no resolvers.
+func newRealSchemaHandler(t *testing.T, introspection bool) http.Handler {
 	t.Helper()
 	return newHTTP(t, func(cfg *Config) {
 		cfg.Schema, cfg.Introspection = graph.NewExecutableSchema(graph.Config{}), introspection
@@ -40,8 +40,8 @@ func numbered(n int, part string) []string {
 	return parts
 }
 
-// doubling returns n fragments, each of which spreads the next one twice.
-func doubling(n int) string {
+// doublingFragments returns n fragments, each of which spreads the next one twice.
+func doublingFragments(n int) string {
 	var text strings.Builder
 	for i := range n {
 		fmt.Fprintf(&text, " fragment F%d on Query{...F%d ...F%d}", i, i+1, i+1)
@@ -51,7 +51,7 @@ func doubling(n int) string {
 
 // For each bound, a document at the limit is accepted, and one beyond it gets an error with the count and the limit.
 func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
-	handler := newReal(t, false)
+	handler := newRealSchemaHandler(t, false)
 	for name, bound := range map[string]struct {
 		document func(n int) string
 		limit    int
@@ -108,21 +108,21 @@ func wide(n int) string { return "w{" + repeated(n-1, "x%d ") + "}" }
 
 // Each fragment is measured once, however often it is spread: the work grows with the text only.
 func TestFragmentsAreMeasuredOnce(t *testing.T) {
-	text := "{...F0}" + doubling(60)
+	text := "{...F0}" + doublingFragments(60)
 	doc, err := parser.ParseQuery(&ast.Source{Input: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGuard(doc)
-	if got := g.operation(doc.Operations[0]); got.fields != maxCount || got.repeats != maxCount {
+	g := newShapeMeasurer(doc)
+	if got := g.measureOperation(doc.Operations[0]); got.fields != maxCount || got.repeats != maxCount {
 		t.Errorf("2^60 fields are %+v", got)
 	}
 	if g.parts > len(text) {
 		t.Errorf("%d names were looked at in %d bytes", g.parts, len(text))
 	}
-	handler := newReal(t, false)
+	handler := newRealSchemaHandler(t, false)
 	for name, text := range map[string]string{
-		"used": text, "unused": "{__typename}" + doubling(60), "missing": "{...F}",
+		"used": text, "unused": "{__typename}" + doublingFragments(60), "missing": "{...F}",
 		"circle": "{...A} fragment A on Query{...B ...B} fragment B on Query{...A ...A}",
 	} {
 		if got := post(t, handler, text); got.code() != services.Invalid || len(got.parsed.Errors) > 2 {
@@ -133,7 +133,7 @@ func TestFragmentsAreMeasuredOnce(t *testing.T) {
 
 func TestValidationStopsAtTheTenthError(t *testing.T) {
 	for _, introspection := range []bool{false, true} {
-		handler := newReal(t, introspection)
+		handler := newRealSchemaHandler(t, introspection)
 		for name, text := range map[string]string{
 			"unknown fields":    "{viewer{" + repeated(290, "f%d ") + "}}",
 			"unknown arguments": "{viewer{" + repeated(25, "homeFeed(a%d:1,b:2){lastId} ") + "}}",
@@ -194,7 +194,7 @@ func isLeaf(part string) bool {
 
 // Any document gets at most ten errors, each short, and none with more than 100 bytes of the request.
 func TestRefusalsAreShort(t *testing.T) {
-	handlers := []http.Handler{newReal(t, false), newReal(t, true)}
+	handlers := []http.Handler{newRealSchemaHandler(t, false), newRealSchemaHandler(t, true)}
 	check := func(t interface{ Fatalf(string, ...any) }, text string, got answer) {
 		if got.code() == "" || len(got.parsed.Errors) > maxErrors || len(got.body) > maxErrors*1000 {
 			t.Fatalf("%.200s: %d errors in %d bytes: %.500s", text, len(got.parsed.Errors), len(got.body), got.body)
@@ -229,7 +229,7 @@ func TestRefusalsAreShort(t *testing.T) {
 
 // Errors of variables and of execution repeat only short parts of the request.
 func TestErrorsOfVariablesAreShort(t *testing.T) {
-	handler := newReal(t, false)
+	handler := newRealSchemaHandler(t, false)
 	for name, variables := range map[string]any{
 		"a number": map[string]any{"n": json.Number(strings.Repeat("7", 60_000))}, "a text": map[string]any{"n": strings.Repeat("7", 60_000)},
 		"another name": map[string]any{"n": map[string]any{strings.Repeat("b", 60_000): 1}},
@@ -244,11 +244,11 @@ func TestErrorsOfVariablesAreShort(t *testing.T) {
 // GraphiQL and code generators can introspect the schema, although their query is deeper than other queries may be.
 func TestToolsCanAskForTheSchema(t *testing.T) {
 	text := string(must(os.ReadFile("testdata/introspection.graphql")))
-	got := post(t, newReal(t, true), text)
+	got := post(t, newRealSchemaHandler(t, true), text)
 	if got.code() != "" || !strings.Contains(got.body, `"name":"BadgeCount"`) {
 		t.Errorf("in development mode: %.500s", got.body)
 	}
-	if got := post(t, newReal(t, false), text); got.code() != services.Forbidden {
+	if got := post(t, newRealSchemaHandler(t, false), text); got.code() != services.Forbidden {
 		t.Errorf("in production: %.500s", got.body)
 	}
 }
@@ -274,11 +274,11 @@ func TestDeferIsUnknown(t *testing.T) {
 		"{viewer{...@defer{badges{version}}}}", "{viewer{...F@defer(if:false)}} fragment F on Viewer{user{id}}",
 		"subscription{badgesChanged{version ...@defer(label:\"l\"){total{value}}}}",
 	} {
-		if got := post(t, newReal(t, false), text); got.code() != services.Invalid || !strings.Contains(got.body, `Unknown directive \"@defer\"`) {
+		if got := post(t, newRealSchemaHandler(t, false), text); got.code() != services.Invalid || !strings.Contains(got.body, `Unknown directive \"@defer\"`) {
 			t.Errorf("%s: %.300s", text, got.body)
 		}
 	}
-	got := post(t, newReal(t, true), "{__schema{directives{name}}}")
+	got := post(t, newRealSchemaHandler(t, true), "{__schema{directives{name}}}")
 	if want := `{"data":{"__schema":{"directives":[{"name":"deprecated"},{"name":"include"},{"name":"oneOf"},{"name":"skip"},{"name":"specifiedBy"}]}}}`; got.body != want {
 		t.Errorf("the directives are %s", got.body)
 	}

@@ -11,10 +11,10 @@ import (
 	"tidings/services"
 )
 
-// shared lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is most
+// sharedContexts lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is most
 // of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds nothing of a
 // viewer: the viewer is in the context.Context. An entry lives as long as it has users.
-type shared struct {
+type sharedContexts struct {
 	mu sync.Mutex
 	// entries have the address of the operation as key: the document cache returns the same document for the same text. If it has
 	// dropped a document and prepared it again, there are two entries for a while, which costs only memory.
@@ -30,7 +30,7 @@ type sharedEntry struct {
 // acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed
 // all checks before a shared one replaces it. Variables, extensions and headers are the caller's own, so an operation with any of
 // them is not shared.
-func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
+func (s *sharedContexts) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
 	if len(parsed.Variables) > 0 || len(parsed.Extensions) > 0 || len(parsed.Headers) > 0 {
 		tapChannels(parsed)
 		return parsed, false
@@ -53,7 +53,7 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 }
 
 // release reports that one user of the result of acquire is gone. It is called once for each acquire that returned true.
-func (s *shared) release(use *graphql.OperationContext) {
+func (s *sharedContexts) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The entry exists, because the caller is one of its users.

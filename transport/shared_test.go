@@ -13,7 +13,7 @@ import (
 )
 
 // users returns the number of users of each shared entry, in no order.
-func (s *shared) users() []int {
+func (s *sharedContexts) users() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var users []int
@@ -24,7 +24,7 @@ func (s *shared) users() []int {
 }
 
 func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		expect := func(what string, want ...int) {
 			t.Helper()
 			synctest.Wait()
@@ -67,7 +67,7 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 // TestAStoppedOperationReleasesItsContext tests the race between complete and the start of an operation: the operation must not
 // stay counted as a user of its shared context.
 func TestAStoppedOperationReleasesItsContext(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		for range 10 {
 			c.subscribe("1", "subscription { ticks }")
@@ -81,7 +81,7 @@ func TestAStoppedOperationReleasesItsContext(t *testing.T) {
 }
 
 func TestSharedContextsHoldNoViewer(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		w.server.Handler = Handler(Config{
 			Schema: w.schema, Identity: w.identity, Sockets: w.sockets,
 			Around: func(server *handler.Server) {

@@ -20,8 +20,8 @@ type UnsignedToken struct {
 	Subject          string        // the user's key; "" for a token of the host application
 	Scopes           []string      // the claim scope
 	Audience, Issuer string        // "" omits the claim
-	Made             time.Time     // the claim iat
-	ValidFor         time.Duration // the claim exp is Made plus this
+	IssuedAt         time.Time     // the claim iat
+	ValidFor         time.Duration // the claim exp is IssuedAt plus this
 }
 
 // Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read. The token
@@ -31,7 +31,7 @@ func (t UnsignedToken) Sign() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	claims := jwt.MapClaims{"exp": t.Made.Add(t.ValidFor).Unix(), "iat": t.Made.Unix(), "scope": strings.Join(t.Scopes, " ")}
+	claims := jwt.MapClaims{"exp": t.IssuedAt.Add(t.ValidFor).Unix(), "iat": t.IssuedAt.Unix(), "scope": strings.Join(t.Scopes, " ")}
 	// An empty claim differs from an absent one, so it is left out.
 	for name, value := range map[string]string{"sub": t.Subject, "aud": t.Audience, "iss": t.Issuer} {
 		if value != "" {

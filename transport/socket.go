@@ -28,17 +28,17 @@ type socket struct {
 	wire  frameWriter // of the connection, which one goroutine reads
 	watch watch       // nil: a goroutine reads all the time
 
-	allowance      float64   // messages that may arrive now; used only by the reading goroutine
-	frameAllowance float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
-	refilledAt     time.Time // when allowance and frameAllowance were last computed
-	messageBy      time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
-	upgrade        *upgrade  // the headers of the upgrade, until connection_init
+	allowance       float64   // messages that may arrive now; used only by the reading goroutine
+	frameAllowance  float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
+	refilledAt      time.Time // when allowance and frameAllowance were last computed
+	messageDeadline time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
+	upgrade         *upgrade  // the headers of the upgrade, until connection_init
 
 	// mu guards these. All times are of the machine's clock.
-	timer    *time.Timer // first bounds the wait for connection_init, then starts tick's other work; never nil
-	acked    bool        // connection_init was acknowledged
-	silentAt time.Time   // a client that has sent nothing by then is dead
-	closeBy  time.Time   // when the connection is closed although the client has not answered our close; zero: no close was sent
+	timer         *time.Timer // first bounds the wait for connection_init, then starts tick's other work; never nil
+	acked         bool        // connection_init was acknowledged
+	silentAt      time.Time   // a client that has sent nothing by then is dead
+	closeDeadline time.Time   // when the connection is closed although the client has not answered our close; zero: no close was sent
 }
 
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
@@ -54,7 +54,7 @@ type upgrade struct {
 // wait for connection_init begins here. The timer is set under the lock, because tick may run at once.
 func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
 	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, refilledAt: owner.cfg.Clock.Now(), allowance: owner.burst(), frameAllowance: owner.burst() * framesPerMessage}
-	s.line = s
+	s.sender = s
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorizationErr = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
@@ -96,7 +96,7 @@ func (s *socket) read() {
 			s.end()
 			return
 		}
-		if s.watch != nil && in.between() && !hasRead(s.wire.conn) {
+		if s.watch != nil && in.isBetweenMessages() && !holdsReadInput(s.wire.conn) {
 			in.free()
 			s.watch.arm() // from here on another goroutine may read
 			return
@@ -106,14 +106,14 @@ func (s *socket) read() {
 
 // readFrame reads and handles one frame. An error ends the socket.
 func (s *socket) readFrame(in *input) (err error) {
-	defer s.survive(&err)
-	f, err := in.next(s.wire.conn)
+	defer s.recoverPanic(&err)
+	f, err := in.readFrameHead(s.wire.conn)
 	if err != nil {
 		return s.refuse(err)
 	}
 	switch f.opcode {
 	case websocket.PingMessage, websocket.PongMessage, websocket.CloseMessage:
-		payload, err := in.control(s.wire.conn, f)
+		payload, err := in.readControl(s.wire.conn, f)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (s *socket) readFrame(in *input) (err error) {
 			s.answerPing(payload)
 		case websocket.PongMessage:
 			if s.allowsFrame() {
-				s.renew()
+				s.extendReadDeadline()
 			}
 		default:
 			return s.answerClose(payload)
@@ -139,21 +139,21 @@ func (s *socket) readData(in *input, f frame) error {
 		in.kind = f.opcode
 		in.message.Reset()
 		// The message must be complete in time, or a client could hold the memory with a byte a minute.
-		s.messageBy = deadline(s.sockets.cfg.MessageTimeout)
+		s.messageDeadline = deadlineAfter(s.sockets.cfg.MessageTimeout)
 	}
 	in.begun = !f.final
 	if f.length > s.sockets.cfg.MessageLimit-int64(in.message.Len()) {
 		return s.refuse(errTooBig)
 	}
-	if !f.final && !s.allowsFrame() || !s.renew() { // the socket is closing, and stays so
-		return in.skip(s.wire.conn, f)
+	if !f.final && !s.allowsFrame() || !s.extendReadDeadline() { // the socket is closing, and stays so
+		return in.skipPayload(s.wire.conn, f)
 	}
-	if err := in.payload(s.wire.conn, f); err != nil {
+	if err := in.readPayload(s.wire.conn, f); err != nil {
 		return err
 	}
 	if f.final {
-		s.messageBy = time.Time{}
-		s.renew()
+		s.messageDeadline = time.Time{}
+		s.extendReadDeadline()
 		s.handleMessage(in.kind, in.message.Bytes())
 	}
 	return nil
@@ -185,10 +185,10 @@ func (s *socket) handleMessage(kind int, text []byte) {
 		_ = s.send(append(answer, '}')) // a failure ends the socket
 	case messageSubscribe:
 		s.subscribe(read)
-	// An unknown ID is no mistake: the operation may have ended while the message was on its way. A pong needs no answer: renew
+	// An unknown ID is no mistake: the operation may have ended while the message was on its way. A pong needs no answer: extendReadDeadline
 	// has counted it as a sign of life.
 	case messageComplete:
-		if one := s.take(read.id); one != nil {
+		if one := s.removeByID(read.id); one != nil {
 			one.stop()
 		}
 	}
@@ -267,7 +267,7 @@ func (s *socket) subscribe(read message) {
 	// This is an error of the operation and not of the socket: other operations go on.
 	case beginAtLimit:
 		one.cancel()
-		_ = s.send(s.completeWithErrors(nil, read.id, one.named(asList(s.operationsAtLimit()))))
+		_ = s.send(s.completeWithErrors(nil, read.id, one.errorsWithID(asList(s.operationLimitError()))))
 	case beginClosing:
 		one.cancel()
 	}
@@ -290,7 +290,7 @@ func (s *socket) complete(to []byte, id string) []byte { return appendComplete(a
 // finished does nothing: a socket outlives its operations.
 func (s *socket) finished() {}
 
-// send writes one message: see line. The message counts in the backlog while it waits for earlier messages and for its client.
+// send writes one message: see messageSender. The message counts in the backlog while it waits for earlier messages and for its client.
 func (s *socket) send(message []byte) error {
 	s.sockets.backlog.enter(len(message))
 	defer s.sockets.backlog.leave(len(message))
@@ -300,12 +300,12 @@ func (s *socket) send(message []byte) error {
 	if err := s.wire.acquire(); err != nil {
 		return err
 	}
-	return s.put(websocket.TextMessage, message, s.sockets.backlog.within(len(message), s.sockets.cfg.WriteTimeout))
+	return s.writeFrame(websocket.TextMessage, message, s.sockets.backlog.writeTimeout(len(message), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The
+// writeFrame writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The
 // caller has acquired wire.
-func (s *socket) put(opcode int, message []byte, within time.Duration) error {
+func (s *socket) writeFrame(opcode int, message []byte, within time.Duration) error {
 	err := s.wire.write(opcode, message, within)
 	if err == nil {
 		return nil
@@ -331,7 +331,7 @@ func (s *socket) close(code int, reason string) {
 	}
 	// The goroutine that reads ends the socket when the client answers. Without an answer tick cuts the socket.
 	s.mu.Lock()
-	s.closeBy = deadline(lingerTime)
+	s.closeDeadline = deadlineAfter(lingerTime)
 	s.timer.Reset(lingerTime)
 	s.mu.Unlock()
 }
@@ -374,4 +374,4 @@ func (s *socket) end() {
 }
 
 // messageOf is the message of an error for people, without its cause.
-func messageOf(err error) string { return faultError(err).Message }
+func messageOf(err error) string { return graphQLError(err).Message }

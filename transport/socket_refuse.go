@@ -33,16 +33,16 @@ func (s *socket) closeAndDiscard(code int, reason string) {
 	if half, ok := s.wire.conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // so a client that waits for the end of the connection need not wait for lingerTime
 	}
-	_ = s.wire.conn.SetReadDeadline(deadline(lingerTime))
+	_ = s.wire.conn.SetReadDeadline(deadlineAfter(lingerTime))
 	_, _ = io.CopyN(io.Discard, s.wire.conn, lingerBytes)
 }
 
 // errPanicked ends a socket after a panic.
 var errPanicked = errors.New("a panic while the socket read")
 
-// survive turns a panic while the socket reads into an error, and closes the socket. No HTTP server is around its goroutine, so without
+// recoverPanic turns a panic while the socket reads into an error, and closes the socket. No HTTP server is around its goroutine, so without
 // a recovery the panic would end the process with all other sockets.
-func (s *socket) survive(err *error) {
+func (s *socket) recoverPanic(err *error) {
 	fault := recover()
 	if fault == nil {
 		return
@@ -54,10 +54,10 @@ func (s *socket) survive(err *error) {
 
 // answerClose answers the client's close frame, and returns the error that ends the socket.
 func (s *socket) answerClose(payload []byte) error {
-	code, err := closeAnswer(payload)
+	code, err := closeAnswerCode(payload)
 	if err != nil {
 		return s.refuse(err)
 	}
 	_ = s.wire.close(code, "")
-	return errClosed
+	return errClientClosed
 }

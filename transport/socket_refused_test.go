@@ -19,7 +19,7 @@ import (
 
 // On TCP, a client that is still sending when its message is refused finds the reason: no reset discards it.
 func TestARefusedClientReadsTheReason(t *testing.T) {
-	w := overTCP(t)
+	w := newTCPWorld(t)
 	const pieces, piece = 64, 4 << 10
 	tooLong := binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, pieces*piece)
 	for name, test := range map[string]struct {
@@ -56,7 +56,7 @@ func TestARefusedClientReadsTheReason(t *testing.T) {
 
 // A client that goes on sending after a refusal is cut off: what is discarded for it is bounded.
 func TestARefusedClientCannotSendForEver(t *testing.T) {
-	w := overTCP(t)
+	w := newTCPWorld(t)
 	conn, err := w.dial(http.Header{}, protocol)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestARefusedClientCannotSendForEver(t *testing.T) {
 
 // A client that does not close a connection whose frame was refused is cut off.
 func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
 		if err != nil {
 			t.Fatal(err)
@@ -91,12 +91,12 @@ func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
 		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseProtocolError) {
 			t.Errorf("the client reads %v", err)
 		}
-		pass(lingerTime - time.Millisecond)
+		passTime(lingerTime - time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 1 {
 			t.Errorf("%d sockets while it may still close the connection", open)
 		}
-		pass(2 * time.Millisecond)
+		passTime(2 * time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 0 {
 			t.Errorf("%d sockets after that", open)
@@ -107,7 +107,7 @@ func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
 // A panic while a socket reads closes that socket and gives its counts back. The others go on, and the log has the stack.
 func TestASocketSurvivesAPanicOfAnother(t *testing.T) {
 	limits, log := &fakeLimits{}, &lockedText{}
-	inWorld(t, func(cfg *SocketConfig) { cfg.Limits, cfg.Log = limits, slog.New(slog.NewTextHandler(log, nil)) }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits, cfg.Log = limits, slog.New(slog.NewTextHandler(log, nil)) }, func(w *world) {
 		limits.panics.Store(false)
 		alice := w.open("alice")
 		alice.subscribe("1", "subscription { ticks }")
@@ -122,8 +122,8 @@ func TestASocketSurvivesAPanicOfAnother(t *testing.T) {
 			t.Errorf("%d sockets, of %v: want alice's", stats.Open, w.sockets.perUser.open)
 		}
 		w.schema.hub.publish(1)
-		alice.expect(tick("1", 1))
-		if text := log.String(); !strings.Contains(text, "in the limits") || !strings.Contains(text, "fakeLimits).Socket") {
+		alice.expect(tickMessage("1", 1))
+		if text := log.String(); !strings.Contains(text, "in the limits") || !strings.Contains(text, "fakeLimits).ChargeSocket") {
 			t.Errorf("the log has no stack: %s", text)
 		}
 	})
@@ -134,7 +134,7 @@ func TestSocketFrameRate(t *testing.T) {
 	const begins, goesOn, pong = websocket.TextMessage, 0, 0x80 | websocket.PongMessage
 	for name, frames := range map[string][2]byte{"pongs": {pong, pong}, "parts of a message": {begins, goesOn}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.open("alice")
 				send := func(first byte, count int) {
 					t.Helper()
@@ -145,7 +145,7 @@ func TestSocketFrameRate(t *testing.T) {
 				send(frames[0], 1)
 				send(frames[1], (20+20)*framesPerMessage-1) // operations and messages
 				c.expectNothing()
-				pass(time.Second)
+				passTime(time.Second)
 				send(frames[1], 20*framesPerMessage)
 				c.expectNothing()
 				send(frames[1], 1)

@@ -9,7 +9,7 @@ import (
 // A message that comes in parts must be complete within its time, even if pings come between the parts. Pings between
 // messages keep a socket open.
 func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		idle, c := w.open("bob"), w.open("alice")
 		ping, first, more := []byte{0x89, 0x80, 0, 0, 0, 0}, []byte{0x01, 0x81, 0, 0, 0, 0, '{'}, []byte{0x00, 0x81, 0, 0, 0, 0, ' '}
 		begun := time.Now()
@@ -20,7 +20,7 @@ func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
 			if time.Since(begun) > time.Minute {
 				t.Fatal("the message lasts for ever")
 			}
-			pass(time.Second)
+			passTime(time.Second)
 			synctest.Wait()
 			if _, err := idle.conn.NetConn().Write(ping); err != nil {
 				t.Fatal(err)
@@ -31,7 +31,7 @@ func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
 		if took := time.Since(begun); took < 10*time.Second || took > 12*time.Second {
 			t.Errorf("it was cut off after %v", took)
 		}
-		pass(2 * time.Minute)
+		passTime(2 * time.Minute)
 		idle.send(`{"type":"ping"}`)
 		idle.expect(`{"type":"pong"}`)
 	})

@@ -49,7 +49,7 @@ func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {
 		{"TooLong", []string{initialise, `{"type":"ping","payload":{"a":"` + strings.Repeat("a", 64<<10) + `"}}`}, 1009},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.connect()
 				for _, text := range test.send {
 					c.send(text)
@@ -66,7 +66,7 @@ func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {
 func TestSocketWithoutTheSubprotocolIsClosed(t *testing.T) {
 	for name, protocols := range map[string][]string{"None": nil, "Legacy": {"graphql-ws"}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.connectWith(http.Header{}, protocols...)
 				c.expectClose(4406)
 				if got := c.conn.Subprotocol(); got != "" {
@@ -78,7 +78,7 @@ func TestSocketWithoutTheSubprotocolIsClosed(t *testing.T) {
 }
 
 func TestSocketBinaryMessageIsBad(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.connect()
 		if err := c.conn.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"connection_init"}`)); err != nil {
 			t.Fatal(err)
@@ -88,21 +88,21 @@ func TestSocketBinaryMessageIsBad(t *testing.T) {
 }
 
 func TestSocketInitTimeout(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.connect()
-		pass(3*time.Second - time.Millisecond)
+		passTime(3*time.Second - time.Millisecond)
 		c.expectNothing()
 		c.expectClose(4408)
 	})
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice") // an initialised socket is not closed
-		pass(10 * time.Second)
+		passTime(10 * time.Second)
 		c.expectNothing()
 	})
 }
 
 func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
 		if err != nil {
 			t.Fatal(err)
@@ -118,12 +118,12 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 		if err := conn.WriteMessage(websocket.TextMessage, []byte("more nonsense")); err != nil {
 			t.Fatal(err) // the server reads this message and discards it
 		}
-		pass(lingerTime - time.Millisecond)
+		passTime(lingerTime - time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 1 {
 			t.Errorf("%d sockets while it may still answer", open)
 		}
-		pass(2 * time.Millisecond)
+		passTime(2 * time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 0 {
 			t.Errorf("%d sockets after it did not answer", open)
@@ -134,10 +134,10 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 // A tick that comes while the close frame is being written does not cut the client off, because the client has not read the
 // reason yet.
 func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		w.open("alice")
 		for one := range w.sockets.open {
-			closing := one.line.(*socket)
+			closing := one.sender.(*socket)
 			mark := func(on bool) {
 				closing.mu.Lock()
 				closing.closing = on
@@ -161,7 +161,7 @@ func TestCloseReasonsRepeatNoClientText(t *testing.T) {
 		`{"type":"connection_init","payload":{"authorization":"` + secret + `"}}`,
 		`{"type":"connection_init","payload":{"authorization":"dev:` + secret + `:root"}}`,
 	} {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.connect()
 			c.send(text)
 			select {
@@ -206,7 +206,7 @@ func TestSocketIdentity(t *testing.T) {
 		{"NoPayload", header("Authorization", "Bearer dev:alice"), `null`, "alice@"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.connectWith(test.upgrade, protocol)
 				c.send(`{"type":"connection_init","payload":` + test.payload + `}`)
 				who(c, test.want)
@@ -214,7 +214,7 @@ func TestSocketIdentity(t *testing.T) {
 		})
 	}
 	t.Run("NoTokenGoesOnWithoutViewer", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.open("")
 			c.subscribe("1", "{ who }")
 			if got := c.next(); !strings.Contains(got, "a token is needed") {
@@ -223,14 +223,14 @@ func TestSocketIdentity(t *testing.T) {
 		})
 	})
 	t.Run("ActAsWithoutIngest", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.connectWith(header("Tidings-Act-As", "carol"), protocol)
 			c.send(`{"type":"connection_init","payload":{"authorization":"dev:alice"}}`)
 			c.expectClose(4403)
 		})
 	})
 	t.Run("BadHeader", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.connectWith(header("Authorization", "Basic YTpi"), protocol)
 			c.send(`{"type":"connection_init"}`)
 			c.expectClose(4403)
@@ -251,7 +251,7 @@ func TestSocketTokenExpires(t *testing.T) {
 		c.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
 		c.expect(ack)
 		c.subscribe("1", "subscription { ticks }")
-		pass(80 * time.Second) // pings were answered, and the leeway is not over
+		passTime(80 * time.Second) // pings were answered, and the leeway is not over
 		w.schema.hub.publish(1)
 		c.expect(`{"type":"next","id":"1","payload":{"data":{"ticks":1}}}`)
 		closing := c.expectClose(4403)
@@ -268,7 +268,7 @@ func TestSocketTokenExpires(t *testing.T) {
 }
 
 func TestSocketPingOfTheProtocol(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.connect()
 		c.send(`{"type":"ping"}`) // allowed before connection_init
 		c.expect(`{"type":"pong"}`)
@@ -281,7 +281,7 @@ func TestSocketPingOfTheProtocol(t *testing.T) {
 
 func TestSocketPingsDetectDeadClients(t *testing.T) {
 	t.Run("Answered", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			var pings []time.Time
 			c := w.connect()
 			answer := c.conn.PingHandler()
@@ -291,7 +291,7 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 			})
 			c.send(`{"type":"connection_init"}`)
 			c.expect(ack)
-			pass(5 * time.Minute)
+			passTime(5 * time.Minute)
 			c.expectNothing()
 			if len(pings) < 10 || len(pings) > 14 {
 				t.Fatalf("%d pings in 5 minutes, want about 12", len(pings))
@@ -310,7 +310,7 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 		})
 	})
 	t.Run("NotAnswered", func(t *testing.T) {
-		inWorld(t, nil, func(w *world) {
+		runInWorlds(t, nil, func(w *world) {
 			c := w.connect()
 			c.conn.SetPingHandler(func(string) error { return nil })
 			c.send(`{"type":"connection_init"}`)
@@ -325,7 +325,7 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 }
 
 func TestSocketPingFrameIsAnswered(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.connect()
 		pongs := make(chan string, 1)
 		c.conn.SetPongHandler(func(payload string) error {
@@ -351,13 +351,13 @@ func TestSocketMessageRate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, nil, func(w *world) {
+			runInWorlds(t, nil, func(w *world) {
 				c := w.open("alice")
 				for range 39 { // 20 operations and 20 messages at once; connection_init was the first message
 					ping(c)
 				}
 				c.expectNothing()
-				pass(time.Second)
+				passTime(time.Second)
 				for range 20 {
 					ping(c)
 				}
@@ -370,7 +370,7 @@ func TestSocketMessageRate(t *testing.T) {
 }
 
 func TestSocketLimitOfOperations(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		for i := range 20 {
 			c.subscribe(string(rune('a'+i)), "subscription { ticks }")

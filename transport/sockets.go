@@ -105,11 +105,11 @@ type Sockets struct {
 	waking    map[string]bool // the names of cfg.Waking; none without cfg.Wake
 	origins   origins
 	upgrader  websocket.Upgrader
-	workers   workers   // run the turns of waking subscriptions
-	readiness readiness // nil: sockets wait in goroutines of their own
-	backlog   backlog   // shared with the handler
-	shared    shared    // the operation contexts that subscriptions share
-	devices   devices   // counts the connections of each device
+	workers   workers        // run the turns of waking subscriptions
+	readiness readiness      // nil: sockets wait in goroutines of their own
+	backlog   backlog        // shared with the handler
+	shared    sharedContexts // the operation contexts that subscriptions share
+	devices   devices        // counts the connections of each device
 
 	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, and in perUser by
 	// peer.admit. remove undoes both.
@@ -185,15 +185,15 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	w := newRequest(writer, r)
 	if !s.origins.allows(r) {
 		s.refused.Add(1)
-		writeFault(w, http.StatusForbidden, foreignPage(r))
+		writeFault(w, http.StatusForbidden, foreignPageError(r))
 		return
 	}
 	if closed := s.refusalReason(); closed != "" {
 		s.refused.Add(1)
-		writeFault(w, http.StatusServiceUnavailable, goingAway(closed))
+		writeFault(w, http.StatusServiceUnavailable, goingAwayError(closed))
 		return
 	}
-	address := s.addresses.of(r)
+	address := s.addresses.clientAddress(r)
 	if err := s.admit(address); err != nil {
 		s.refused.Add(1)
 		writeFault(w, statusOf(err), err)
@@ -220,26 +220,26 @@ func (s *Sockets) refusalReason() string {
 	return ""
 }
 
-// goingAway is the error for a connection to a closed server. A second later a proxy may have found another node.
-func goingAway(closed string) error {
+// goingAwayError is the error for a connection to a closed server. A second later a proxy may have found another node.
+func goingAwayError(closed string) error {
 	return &services.Error{
 		Code: services.Unavailable, RetryAfter: time.Second, Message: "connections: the server is " + closed + ", connect again",
 	}
 }
 
-// addressAtLimit is the error for a connection of an address at its limit.
-func (s *Sockets) addressAtLimit() error {
+// addressLimitError is the error for a connection of an address at its limit.
+func (s *Sockets) addressLimitError() error {
 	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
 }
 
 // admit counts a socket for its address, or returns RATE_LIMITED. Its count is given back by remove, or by Do after a failed
 // upgrade.
 func (s *Sockets) admit(address string) error {
-	if err := s.cfg.Limits.Address(address); err != nil {
+	if err := s.cfg.Limits.ChargeAddress(address); err != nil {
 		return err
 	}
 	if !s.perAddress.enter(address) {
-		return s.addressAtLimit()
+		return s.addressLimitError()
 	}
 	return nil
 }

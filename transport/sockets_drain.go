@@ -13,9 +13,9 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	// draining is set and the list is made under one lock, so that each peer is in the list or sees that it came too late.
 	s.mu.Lock()
 	s.draining = true
-	peers := make([]line, 0, len(s.open))
+	peers := make([]messageSender, 0, len(s.open))
 	for one := range s.open {
-		peers = append(peers, one.line)
+		peers = append(peers, one.sender)
 	}
 	s.mu.Unlock()
 
@@ -43,11 +43,11 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 // when it learns that the user was erased; their next requests are refused. closed is the number of these peers.
 func (s *Sockets) CloseUser(key string) (closed int) {
 	s.mu.Lock()
-	var peers []line
+	var peers []messageSender
 	for one := range s.open {
 		one.mu.Lock()
 		if one.holder == key {
-			peers = append(peers, one.line)
+			peers = append(peers, one.sender)
 		}
 		one.mu.Unlock()
 	}
@@ -61,7 +61,7 @@ func (s *Sockets) CloseUser(key string) (closed int) {
 // closeSpread asks peers to reconnect, a part of them at each tick. passed returns the part of the whole time that has passed, and
 // the same part of the peers is due. Ticks are not counted, because a busy machine loses some. If ctx ends, the rest are closed at
 // once. closeSpread waits for no peer.
-func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
+func closeSpread(ctx context.Context, peers []messageSender, ticks <-chan time.Time, passed func() float64) {
 	for from := 0; from < len(peers); {
 		to := len(peers)
 		if part := passed(); part < 1 && ctx.Err() == nil {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestUpgradeRefused(t *testing.T) {
-	inWorld(t, func(cfg *SocketConfig) { cfg.Origins = []string{"https://app.example.com"} }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.Origins = []string{"https://app.example.com"} }, func(w *world) {
 		for _, test := range []struct {
 			origin string
 			status int
@@ -40,7 +40,7 @@ func TestUpgradeRefused(t *testing.T) {
 }
 
 func TestABadUpgradeIsRefused(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		http1 := &http.Client{Transport: &http.Transport{DialContext: w.listener.dial, DisableKeepAlives: true}}
 		request, err := http.NewRequest(http.MethodGet, "http://tidings.test/graphql", nil)
 		if err != nil {
@@ -61,7 +61,7 @@ func TestABadUpgradeIsRefused(t *testing.T) {
 }
 
 func TestDrainSpreadsTheCloses(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		const sockets = 40
 		clients := make([]*client, sockets)
 		for i := range clients {
@@ -75,7 +75,7 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 			w.sockets.Drain(w.Context(), 4*time.Second)
 			close(drained)
 		}()
-		pass(2 * time.Second)
+		passTime(2 * time.Second)
 		synctest.Wait()
 		if n := w.sockets.Stats().Open; n < 18 || n > 22 {
 			t.Errorf("half way %d of %d sockets are open", n, sockets)
@@ -99,7 +99,7 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 
 // A drain of few sockets does not take the whole time that is given for it, because few clients may return at once.
 func TestADrainOfFewSocketsIsShort(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		clients := []*client{w.open("alice"), w.open("bob")}
 		start := time.Now()
 		w.sockets.Drain(w.Context(), 10*time.Second)
@@ -113,7 +113,7 @@ func TestADrainOfFewSocketsIsShort(t *testing.T) {
 }
 
 func TestDrainCutsOffClientsThatStay(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol) // and never reads
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func TestDrainCutsOffClientsThatStay(t *testing.T) {
 }
 
 func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		c := w.open("alice")
 		w.schema.hub.mu.Lock()
 		w.schema.hub.watchErr = errors.New("going away")

@@ -17,7 +17,7 @@ import (
 const (
 	typeEvents = "text/event-stream" // the media type of event streams
 
-	reservedFor = 10 * time.Second // the time to use a reservation
+	reservationTimeout = 10 * time.Second // the time to use a reservation
 
 	// A drained client reconnects after retryLeast plus up to retrySpread: a proxy needs a moment to turn to another node, and
 	// clients that were drained together must not arrive together.
@@ -30,18 +30,18 @@ var keepAlive = []byte(":\n\n")
 
 // stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. With distinct connections, each operation has a
 // stream of its own. With a single connection, a client reserves one stream, and its further requests name the reservation by a token.
-// The goroutine of the stream's request waits; other goroutines write while they hold the lock write. A reserved stream has no request
+// The goroutine of the stream's request waits; other goroutines write while they hold the lock writeMu. A reserved stream has no request
 // at first: its messages wait for one.
 //
 // A response may be written only until its handler returns. So serve returns last: after ended is closed, and while it holds the lock
-// write, so that no writer is left.
+// writeMu, so that no writer is left.
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
 
-	// write is held for one message, so that two never mix. It may be held for as long as a slow client takes. A goroutine that needs
-	// both locks takes write before mu.
-	write sync.Mutex
+	// writeMu is held for one message, so that two never mix. It may be held for as long as a slow client takes. A goroutine that needs
+	// both locks takes writeMu before mu.
+	writeMu sync.Mutex
 
 	// Channels and not flags, because writers and serve wait for them. Each is closed once.
 	connected chan struct{} // closed when the request is there
@@ -52,8 +52,8 @@ type stream struct {
 
 	timer *time.Timer // ends a reservation; nil with distinct connections
 
-	// mu guards these. taken means that a request or the end of the reservation has taken the stream, and must call leave.
-	taken           bool // claim has succeeded
+	// mu guards these. claimed means that a request or the end of the reservation has claimed the stream, and must call leave.
+	claimed         bool // claim has succeeded
 	requestReturned bool // response and control must not be used any more
 }
 
@@ -80,13 +80,13 @@ func (s *stream) attach(w http.ResponseWriter) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	s.response, s.control = w, http.NewResponseController(w)
-	s.write.Lock()
-	_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout) // some browsers report an open stream only after its first bytes
-	s.write.Unlock()
+	s.writeMu.Lock()
+	_ = s.writeText(keepAlive, s.sockets.cfg.WriteTimeout) // some browsers report an open stream only after its first bytes
+	s.writeMu.Unlock()
 	close(s.connected)
 }
 
-// claim takes the stream, for a request or at its end; false if it is already taken, or is closing when a request comes. The
+// claim takes the stream, for a request or at its end; false if it is already claimed, or is closing when a request comes. The
 // goroutine that takes it calls leave, so leave is called once: by serve, or by close if no request came.
 func (s *stream) claim(request bool) bool {
 	s.mu.Lock()
@@ -104,10 +104,10 @@ func (s *stream) claimFor(one *operation) bool {
 
 // claimLocked is claim with the lock held.
 func (s *stream) claimLocked(request bool) bool {
-	if s.taken || request && s.closing {
+	if s.claimed || request && s.closing {
 		return false
 	}
-	s.taken = true
+	s.claimed = true
 	// A reservation need not end by its timer any more: serve sends pings and checks the expiry of the token from now on.
 	if s.timer != nil {
 		s.timer.Stop()
@@ -129,30 +129,30 @@ func (s *stream) serve(ctx context.Context) {
 			s.close(nil)
 			<-s.ended // another goroutine may be closing it, behind a slow write
 		case <-s.ended:
-			s.write.Lock() // nothing is being written any more
-			defer s.write.Unlock()
+			s.writeMu.Lock() // nothing is being written any more
+			defer s.writeMu.Unlock()
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.requestReturned = true
 			return
 		case <-timer.C:
 			s.mu.Lock()
-			expired, ping := s.due()
+			expired, ping := s.checkDue()
 			timer.Reset(s.untilDue())
 			s.mu.Unlock()
 			// The client reconnects by itself, and its next request is refused because of its token.
 			if expired {
 				s.close(retryField())
 				<-s.ended
-			} else if ping && s.write.TryLock() { // a message that is being written serves the same purpose
-				_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout)
-				s.write.Unlock()
+			} else if ping && s.writeMu.TryLock() { // a message that is being written serves the same purpose
+				_ = s.writeText(keepAlive, s.sockets.cfg.WriteTimeout)
+				s.writeMu.Unlock()
 			}
 		}
 	}
 }
 
-// send writes one message, for the interface line. If the stream is reserved and its GET request has not come yet, send waits for
+// send writes one message, for the interface messageSender. If the stream is reserved and its GET request has not come yet, send waits for
 // the request, at most until the reservation ends.
 func (s *stream) send(text []byte) error {
 	s.sockets.backlog.enter(len(text))
@@ -162,18 +162,18 @@ func (s *stream) send(text []byte) error {
 	case <-s.ended:
 		return errEnded
 	}
-	s.write.Lock()
-	defer s.write.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	if s.isClosing() {
 		return errEnded
 	}
-	return s.put(text, s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))
+	return s.writeText(text, s.sockets.backlog.writeTimeout(len(text), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned. put flushes, because the
+// writeText writes, and ends the stream if that fails. writeMu is held, and the request has not returned. writeText flushes, because the
 // end of an event would otherwise stay in the server's buffer.
-func (s *stream) put(text []byte, within time.Duration) error {
-	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer supports deadlines
+func (s *stream) writeText(text []byte, within time.Duration) error {
+	_ = s.control.SetWriteDeadline(deadlineAfter(within)) // not every writer supports deadlines
 	_, err := s.response.Write(text)
 	if err == nil {
 		err = s.control.Flush()
@@ -194,9 +194,9 @@ func (s *stream) close(last []byte) {
 		return
 	}
 	if last != nil && s.isConnected() {
-		s.write.Lock()
-		_ = s.put(last, controlTime)
-		s.write.Unlock()
+		s.writeMu.Lock()
+		_ = s.writeText(last, controlTime)
+		s.writeMu.Unlock()
 	}
 	close(s.ended)
 	// No request has claimed the stream, so it is released here.

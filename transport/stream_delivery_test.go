@@ -40,7 +40,7 @@ func (w *world) openUnread() (net.Conn, *bufio.Reader) {
 
 // While a reader of events is blocked, many events come: only the one that is being written and the last one arrive.
 func TestASlowEventStreamGetsTheLatest(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		conn, reader := w.openUnread()
 		defer conn.Close()
 		synctest.Wait()
@@ -65,7 +65,7 @@ func TestASlowEventStreamGetsTheLatest(t *testing.T) {
 }
 
 func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		const slow = 100 // more than there are workers
 		for range slow {
 			conn, _ := w.openUnread()
@@ -81,12 +81,12 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 		if held := time.Since(start); held != 0 {
 			t.Errorf("others were held up for %v", held)
 		}
-		pass(10*time.Second - time.Millisecond)
+		passTime(10*time.Second - time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Streams; open != slow+1 {
 			t.Errorf("%d event streams before the write deadline", open)
 		}
-		pass(2 * time.Millisecond)
+		passTime(2 * time.Millisecond)
 		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Streams != 1 || stats.Slow != slow {
 			t.Errorf("after the write deadline: %+v", stats)
@@ -99,13 +99,13 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 // In a drain each client is told its own time to reconnect, so that they do not return all at once. No subscription is reported as
 // complete.
 func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		streams := make([]*streamClient, 20)
 		for i := range streams {
 			if i%2 == 0 {
 				streams[i] = w.openDistinct("alice", "subscription { ticks }")
 			} else {
-				streams[i] = w.fulfil(w.reserve("alice"))
+				streams[i] = w.openReserved(w.reserve("alice"))
 			}
 		}
 		w.reserve("alice") // a reservation that no request uses
@@ -116,13 +116,13 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 			w.sockets.Drain(w.Context(), 4*time.Second)
 			close(drained)
 		}()
-		pass(2 * time.Second)
+		passTime(2 * time.Second)
 		synctest.Wait()
 		if n := w.sockets.Stats().Streams; n < 9 || n > 12 {
 			t.Errorf("half way %d event streams are open", n)
 		}
 		for _, method := range []string{http.MethodPut, http.MethodPost} {
-			response := w.http(method, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents)
+			response := w.sendHTTP(method, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents)
 			if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" {
 				t.Errorf("%s while draining: %d", method, response.StatusCode)
 			}
@@ -152,7 +152,7 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 }
 
 func TestAnEventStreamIsKeptAlive(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		e := w.openDistinct("alice", "subscription { ticks }")
 		for range 5 {
 			start := time.Now()
@@ -169,13 +169,13 @@ func TestAnEventStreamIsKeptAlive(t *testing.T) {
 
 // A stream ends when its token expires, at the latest.
 func TestAnEventStreamEndsWithItsToken(t *testing.T) {
-	inWorld(t, func(cfg *SocketConfig) {
+	runInWorlds(t, func(cfg *SocketConfig) {
 		cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testSecret})
 	}, func(w *world) {
 		bearer := "Bearer " + signHMAC(t, testSecret, claimsOf("alice", time.Now().Add(time.Minute)))
-		e := w.listen(w.http(http.MethodPost, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents, "Authorization", bearer))
+		e := w.listen(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents, "Authorization", bearer))
 		start := time.Now()
-		pass(time.Minute)
+		passTime(time.Minute)
 		last := e.waitEnd()
 		if lived := time.Since(start); lived != time.Minute+leeway {
 			t.Errorf("lived for %v, want the token's life and the leeway", lived)
@@ -189,9 +189,9 @@ func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 // Gone is called when the last event stream of a device has ended, and not before.
 func TestGoneIsCalledAfterADevicesLastEventStream(t *testing.T) {
 	gone := make(chan services.Viewer, 10)
-	inWorld(t, func(cfg *SocketConfig) { cfg.Gone = func(viewer services.Viewer) { gone <- viewer } }, func(w *world) {
+	runInWorlds(t, func(cfg *SocketConfig) { cfg.Gone = func(viewer services.Viewer) { gone <- viewer } }, func(w *world) {
 		open := func() *streamClient {
-			return w.listen(w.http(http.MethodPost, "", `{"query":"subscription { ticks }"}`,
+			return w.listen(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`,
 				"Accept", typeEvents, "Authorization", "Bearer dev:alice", "Tidings-Device", "phone"))
 		}
 		first, second := open(), open()

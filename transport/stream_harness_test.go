@@ -19,8 +19,8 @@ type streamClient struct {
 	ended    chan struct{} // closed when the stream has ended
 }
 
-// http sends one request over the network of the world. A header is given by name and value.
-func (w *world) http(method, target, body string, header ...string) *http.Response {
+// sendHTTP sends one request over the network of the world. A header is given by name and value.
+func (w *world) sendHTTP(method, target, body string, header ...string) *http.Response {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.Context(), method, "http://tidings.test/graphql"+target, strings.NewReader(body))
 	if err != nil {
@@ -43,7 +43,7 @@ func (w *world) http(method, target, body string, header ...string) *http.Respon
 // status sends one request and reads its whole answer.
 func (w *world) status(method, target, body string, header ...string) (int, string) {
 	w.Helper()
-	response := w.http(method, target, body, header...)
+	response := w.sendHTTP(method, target, body, header...)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *world) listen(response *http.Response) *streamClient {
 // openDistinct opens an event stream for one operation.
 func (w *world) openDistinct(key, query string) *streamClient {
 	w.Helper()
-	return w.listen(w.http(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
+	return w.listen(w.sendHTTP(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
 }
 
 // reserve reserves a stream and returns its token.
@@ -94,10 +94,10 @@ func (w *world) reserve(key string) string {
 	return token
 }
 
-// fulfil opens the stream of a reservation as a browser's EventSource does, without a header of its own.
-func (w *world) fulfil(token string) *streamClient {
+// openReserved opens the stream of a reservation as a browser's EventSource does, without a header of its own.
+func (w *world) openReserved(token string) *streamClient {
 	w.Helper()
-	return w.listen(w.http(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
+	return w.listen(w.sendHTTP(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
 }
 
 // postOperation asks for an operation on a stream.

@@ -14,7 +14,7 @@ import (
 
 // A subscription, a query and a mutation each have their own event stream, which ends with the operation.
 func TestDistinctConnections(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		e := w.openDistinct("alice", "subscription { ticks }")
 		synctest.Wait()
 		w.schema.hub.publish(1)
@@ -49,12 +49,12 @@ func otherwise(want, other string) string {
 
 // A client that prefers JSON gets JSON; if it accepts an event stream too, a subscription gets one.
 func TestAcceptOfAnEventStream(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		const all = "application/graphql-response+json, application/json, text/event-stream, multipart/mixed"
 		if status, text := w.status(http.MethodPost, "", `{"query":"{ hello }"}`, "Accept", all); status != 200 || text != `{"data":{"hello":"world"}}` {
 			t.Errorf("a query: %d %s", status, text)
 		}
-		e := w.listen(w.http(http.MethodGet, "?query=subscription%7Bticks%7D", "", "Accept", all))
+		e := w.listen(w.sendHTTP(http.MethodGet, "?query=subscription%7Bticks%7D", "", "Accept", all))
 		synctest.Wait()
 		w.schema.hub.publish(1)
 		e.expect(nextEvent(`{"data":{"ticks":1}}`))
@@ -68,7 +68,7 @@ func TestAcceptOfAnEventStream(t *testing.T) {
 
 // A client ends its subscription by closing the stream.
 func TestClosingAnEventStreamEndsItsSubscription(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		for _, field := range []string{"ticks", "plain"} {
 			e := w.openDistinct("alice", "subscription { "+field+" }")
 			synctest.Wait()
@@ -87,9 +87,9 @@ func TestClosingAnEventStreamEndsItsSubscription(t *testing.T) {
 
 // One stream carries the operations of a client, by their ids.
 func TestSingleConnection(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		token := w.reserve("alice")
-		e := w.fulfil(token)
+		e := w.openReserved(token)
 		for _, id := range []string{"1", "2"} {
 			if status, text := w.postOperation("alice", token, id, "subscription { ticks }"); status != 202 || text != "" {
 				t.Fatalf("%d %s", status, text)
@@ -127,29 +127,29 @@ func TestSingleConnection(t *testing.T) {
 
 // Results of operations on a reservation arrive once its stream is connected.
 func TestResultsWaitForTheReservedStream(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		token := w.reserve("alice")
 		if status, _ := w.postOperation("alice", token, "1", "{ hello }"); status != 202 {
 			t.Fatal(status)
 		}
-		pass(5 * time.Second)
-		e := w.fulfil(token)
+		passTime(5 * time.Second)
+		e := w.openReserved(token)
 		e.expect(nextEvent(`{"id":"1","payload":{"data":{"hello":"world"}}}`))
 		e.expect(completeEvent + `{"id":"1"}`)
 	})
 }
 
 func TestAnUnusedReservationExpires(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		token := w.reserve("alice")
 		if status, _ := w.postOperation("alice", token, "1", "subscription { ticks }"); status != 202 {
 			t.Fatal(status)
 		}
-		pass(reservedFor - time.Millisecond)
+		passTime(reservationTimeout - time.Millisecond)
 		if w.sockets.Stats().Streams != 1 {
 			t.Error("ended too early")
 		}
-		pass(2 * time.Millisecond)
+		passTime(2 * time.Millisecond)
 		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Streams != 0 || stats.Operations != 0 || len(w.sockets.reserved) != 0 {
 			t.Errorf("left: %+v", stats)
@@ -162,9 +162,9 @@ func TestAnUnusedReservationExpires(t *testing.T) {
 
 // Requests on another user's stream and malformed requests are refused.
 func TestEventStreamsThatAreRefused(t *testing.T) {
-	inWorld(t, nil, func(w *world) {
+	runInWorlds(t, nil, func(w *world) {
 		token := w.reserve("alice")
-		e := w.fulfil(token)
+		e := w.openReserved(token)
 		const subscribe = `{"query":"subscription { ticks }","extensions":{"operationId":"1"}}`
 		if status, text := w.status(http.MethodPost, "", subscribe, "Authorization", "Bearer dev:alice", streamTokenHeader, token); status != 202 {
 			t.Fatal(status, text)
@@ -213,7 +213,7 @@ func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 	for name, change := range map[string]func(*SocketConfig){
 		"PerUser": func(c *SocketConfig) { c.PerUser = 2 }, "PerAddress": func(c *SocketConfig) { c.PerAddress = 2 },
 	} {
-		inWorld(t, change, func(w *world) {
+		runInWorlds(t, change, func(w *world) {
 			w.open("alice")
 			w.openDistinct("alice", "subscription { ticks }")
 			for method, body := range map[string]string{http.MethodPut: "", http.MethodPost: `{"query":"subscription { ticks }"}`} {
@@ -227,9 +227,9 @@ func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 			}
 		})
 	}
-	inWorld(t, func(c *SocketConfig) { c.Subscriptions = 3 }, func(w *world) {
+	runInWorlds(t, func(c *SocketConfig) { c.Subscriptions = 3 }, func(w *world) {
 		token := w.reserve("alice")
-		e := w.fulfil(token)
+		e := w.openReserved(token)
 		for i := range 4 {
 			status, text := w.postOperation("alice", token, fmt.Sprint(i), "subscription { ticks }")
 			if want := map[bool]int{true: 202, false: 409}[i < 3]; status != want {
@@ -239,7 +239,7 @@ func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 		e.expectNothing()
 	})
 	limits := &fakeLimits{}
-	inWorld(t, func(c *SocketConfig) { c.Limits = limits }, func(w *world) {
+	runInWorlds(t, func(c *SocketConfig) { c.Limits = limits }, func(w *world) {
 		limits.refuseSocket.Store(true)
 		if status, _ := w.status(http.MethodPut, "", "", "Authorization", "Bearer dev:alice"); status != http.StatusTooManyRequests {
 			t.Errorf("a user beyond the rate of sockets: %d", status)

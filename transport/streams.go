@@ -41,16 +41,16 @@ func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token strin
 // is not the context of a request, because a reserved stream has several requests.
 func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	if closed := s.refusalReason(); closed != "" {
-		return nil, goingAway(closed)
+		return nil, goingAwayError(closed)
 	}
 	if !s.perAddress.enter(who.address) {
-		return nil, s.addressAtLimit()
+		return nil, s.addressLimitError()
 	}
 	one := &stream{
 		peer:  peer{sockets: s, exec: exec, address: who.address, ctx: s.base, expires: who.expires},
 		token: token, connected: make(chan struct{}), ended: make(chan struct{}),
 	}
-	one.line = one
+	one.sender = one
 	if viewer, err := services.ViewerFrom(who.ctx); err == nil {
 		if err := one.admit(viewer); err != nil {
 			s.perAddress.leave(who.address)
@@ -60,7 +60,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 	s.streaming.Add(1)
 	// The timer is set before anybody can find the stream, because claim stops it.
 	if token != "" {
-		one.timer = time.AfterFunc(reservedFor, func() { one.close(nil) })
+		one.timer = time.AfterFunc(reservationTimeout, func() { one.close(nil) })
 		s.mu.Lock()
 		s.reserved[token] = one
 		s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 	// A drain has begun since refusalReason was called. close releases the stream like any other.
 	if !s.add(&one.peer) {
 		one.close(nil)
-		return nil, goingAway("going away")
+		return nil, goingAwayError("going away")
 	}
 	return one, nil
 }
@@ -101,11 +101,11 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 		return
 	}
 	one := newOperation(&stream.peer, "")
-	one.nameAfter(w)
+	one.setRequestIDFrom(w)
 	if !stream.claimFor(one) { // a drain has begun in the meantime
 		one.cancel()
 		stream.close(nil)
-		writeFault(w, http.StatusServiceUnavailable, goingAway("going away"))
+		writeFault(w, http.StatusServiceUnavailable, goingAwayError("going away"))
 		return
 	}
 	// The status is sent before the resolver runs, so that a page knows at once that it is connected. Errors follow as events.
@@ -116,15 +116,15 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 	stream.serve(r.Context())
 }
 
-// onStream answers a request that names a reservation: it connects the stream, executes an operation on it, or stops one. The
+// serveReservation answers a request that names a reservation: it connects the stream, executes an operation on it, or stops one. The
 // method and the media type decide which.
-func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
+func (q *queries) serveReservation(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
 	stream, err := q.sockets.find(token, who, accepted == typeEvents)
 	switch {
 	case err != nil:
 		writeFault(w, statusOf(err), err)
 	case accepted == typeEvents && r.ContentLength != 0:
-		writeFault(w, http.StatusBadRequest, unreadBody("a request that connects an event stream"))
+		writeFault(w, http.StatusBadRequest, unreadBodyError("a request that connects an event stream"))
 	case accepted == typeEvents:
 		if !stream.connect(w) {
 			writeFault(w, http.StatusConflict, services.Errorf(services.Conflict, "token: its event stream is open already"))
@@ -133,18 +133,18 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline was for reading the request
 		stream.serve(r.Context())
 	case r.Method == http.MethodDelete:
-		id, err := operationID(r.URL.Query().Get("operationId"))
+		id, err := checkOperationID(r.URL.Query().Get("operationId"))
 		if err != nil {
 			writeFault(w, statusOf(err), err)
 			return
 		}
 		// The operation may just have ended by itself. Its client wanted it to end, so the answer is 200 in either case.
-		if one := stream.take(id); one != nil {
+		if one := stream.removeByID(id); one != nil {
 			one.stop()
 		}
 		write(w, http.StatusOK, "text/plain", nil)
 	default:
-		q.operate(w, r, exec, who, stream)
+		q.executeOnStream(w, r, exec, who, stream)
 	}
 }
 
@@ -170,23 +170,23 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	return one, nil
 }
 
-// operate executes an operation on a stream. The answer 202 means that the results arrive on the stream. A refusal is answered
+// executeOnStream executes an operation on a stream. The answer 202 means that the results arrive on the stream. A refusal is answered
 // here, with a status, and nothing is sent on the stream.
-func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
+func (q *queries) executeOnStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
 	request, err := q.read(w, r, who.limit)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
 	text, _ := request.Extensions["operationId"].(string)
-	id, err := operationID(text)
+	id, err := checkOperationID(text)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
 	delete(request.Extensions, "operationId") // an operation with extensions is not shared
 	one := newOperation(&stream.peer, id)
-	one.nameAfter(w)
+	one.setRequestIDFrom(w)
 	// Most steps below can refuse. Only this function knows an operation that has not begun, so it is cancelled here.
 	accepted := false
 	defer func() {
@@ -205,7 +205,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		return
 	}
 	// The address was charged when the request came.
-	if err := q.cfg.Limits.Operation(one.ctx, who.address, parsed, price); err != nil {
+	if err := q.cfg.Limits.ChargeOperation(one.ctx, who.address, parsed, price); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
@@ -214,7 +214,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	case beginDuplicateID:
 		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")
 	case beginAtLimit:
-		err = stream.operationsAtLimit()
+		err = stream.operationLimitError()
 	case beginClosing:
 		err = services.Errorf(services.NotFound, "token: its event stream has ended: reserve one by PUT")
 	}
@@ -227,8 +227,8 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	write(w, http.StatusAccepted, "text/plain", nil)
 }
 
-// operationID checks the id of an operation on a stream. The client chooses it, as on a socket.
-func operationID(id string) (string, error) {
+// checkOperationID checks the id of an operation on a stream. The client chooses it, as on a socket.
+func checkOperationID(id string) (string, error) {
 	if id == "" || len(id) > maxID {
 		return "", services.Errorf(services.Invalid, "operationId: 1 to %d bytes are needed", maxID)
 	}

@@ -12,7 +12,7 @@
 // drains, sockets are closed with 1012, event streams end with a retry time, and new connections of both kinds are refused
 // with 503.
 //
-// The path of a request: Connections bounds the connections of its address. Front reads it, answers it if it is plain, and
+// The path of a request: ConnectionLimit bounds the connections of its address. Front reads it, answers it if it is plain, and
 // hands every other connection to the HTTP server. There Handler chooses between Sockets (an upgrade) and queries (anything
 // else). queries checks the method, the origin, the address, the token and the body, in this order: the cheapest check that can
 // refuse comes first. createOperation then finds or prepares the document, reads its variables and computes its price, Limits
@@ -77,10 +77,10 @@ type Config struct {
 	QueryTokens      int           // tokens of a GraphQL document; default 1,000
 	Shape            Shape         // the form of a GraphQL document
 
-	QueryCost int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
-	Weights   map[string]int // the costs of fields that cost more than others, by Type.field
-	Pages     map[string]int // the most items of a page where it is not 100, by Type.field
-	Lists     map[string]int // the most items of lists without an argument for their length, by Type.field; default 10 each
+	QueryCost    int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
+	Weights      map[string]int // the costs of fields that cost more than others, by Type.field
+	MaxPageSizes map[string]int // the most items of a page where it is not 100, by Type.field
+	ListLengths  map[string]int // the most items of lists without an argument for their length, by Type.field; default 10 each
 	// The memory for documents has two bounds, because the length of a text says little about the memory of the parsed document.
 	QueryCache      int   // documents kept parsed and validated; default 1,000
 	QueryCacheBytes int64 // bytes of these documents, roughly; default 32 MB
@@ -129,7 +129,7 @@ func Handler(cfg Config) http.Handler {
 	cfg.Trusted.check(cfg, documents)
 	server := handler.New(cfg.Schema)
 	// createOperation has prepared the document already; the executor finds it by its context and parses nothing.
-	server.SetQueryCache(prepared{})
+	server.SetQueryCache(contextDocumentCache{})
 	if cfg.ErrorPresenter != nil {
 		server.SetErrorPresenter(cfg.ErrorPresenter)
 	}
@@ -139,7 +139,7 @@ func Handler(cfg Config) http.Handler {
 	if cfg.Introspection {
 		server.Use(extension.Introspection{})
 	}
-	server.Use(roots{cfg.Introspection})
+	server.Use(rootFieldsExtension{cfg.Introspection})
 	if cfg.Around != nil {
 		cfg.Around(server)
 	}

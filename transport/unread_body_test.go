@@ -16,12 +16,12 @@ import (
 // of its kind has a body or not. No shutdown waits for it.
 func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{Development: true})
-	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet})
+	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog})
 	schema := &quickSchema{testSchema: newTestSchema()}
 	handler := newHTTP(t, func(cfg *Config) { cfg.Schema, cfg.Identity, cfg.Sockets = schema, identity, sockets })
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 200 * time.Millisecond, ReadTimeout: 200 * time.Millisecond, WriteTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
+		ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError),
 	}
 	front := NewFront(handler, server, false)
 	at := serveOn(t, front.Serve, front.Close)

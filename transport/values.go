@@ -65,7 +65,7 @@ func operationNameError(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	if n := len(doc.Operations); name == "" {
 		err = services.Errorf(services.Invalid, "operationName: the document has %d operations; name one of them", n)
 	}
-	return faultError(err)
+	return graphQLError(err)
 }
 
 // wrongValue returns an error for a variable with a value of the wrong kind. It leaves to the executor what the executor reports

@@ -15,7 +15,7 @@ type workers struct {
 	mu sync.Mutex
 	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
 	// state ensures. Both are nil when it is empty.
-	first   *operation // waiting, linked through operation.following
+	first   *operation // waiting, linked through operation.nextQueued
 	last    *operation // the end of the list
 	running int        // workers that hold a slot: not waiting for a client
 }
@@ -27,7 +27,7 @@ func (w *workers) submit(one *operation) {
 	if w.last == nil {
 		w.first = one
 	} else {
-		w.last.following = one
+		w.last.nextQueued = one
 	}
 	w.last = one
 	w.spawn()
@@ -53,11 +53,11 @@ func (w *workers) work() {
 			w.mu.Unlock()
 			return
 		}
-		if w.first, one.following = one.following, nil; w.first == nil {
+		if w.first, one.nextQueued = one.nextQueued, nil; w.first == nil {
 			w.last = nil
 		}
 		w.mu.Unlock()
-		if !one.turn() {
+		if !one.runTurn() {
 			return
 		}
 	}

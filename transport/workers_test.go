@@ -13,11 +13,11 @@ import (
 	"tidings/tests/eventually"
 )
 
-// idleOperation is an operation whose channel a test fills. Its messages are dropped, because its socket is closing.
-func idleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operation, chan int) {
+// newIdleOperation makes an operation whose channel a test fills. Its messages are dropped, because its socket is closing.
+func newIdleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operation, chan int) {
 	channel := make(chan int, 1)
 	silent := &socket{peer: peer{sockets: sockets, ctx: context.Background(), closing: true}}
-	silent.line = silent
+	silent.sender = silent
 	one := newOperation(&silent.peer, "1")
 	one.next = next
 	one.state.Store(stateIdle)
@@ -32,7 +32,7 @@ func TestWorkersRunABoundedNumberOfTurns(t *testing.T) {
 		var now, most, turns atomic.Int32
 		gate := make(chan struct{})
 		for range 20 {
-			one, channel := idleOperation(sockets, func(context.Context) *graphql.Response {
+			one, channel := newIdleOperation(sockets, func(context.Context) *graphql.Response {
 				most.Store(max(most.Load(), now.Add(1)))
 				<-gate
 				now.Add(-1)
@@ -105,8 +105,8 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	for range operations {
 		var rendered atomic.Int64
 		var one *operation
-		one, channel := idleOperation(sockets, func(context.Context) *graphql.Response {
-			value, ok := one.feed.TryRecv()
+		one, channel := newIdleOperation(sockets, func(context.Context) *graphql.Response {
+			value, ok := one.eventSlot.TryRecv()
 			if !ok {
 				t.Error("a turn without an event")
 				return nil

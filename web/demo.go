@@ -14,8 +14,8 @@ const (
 	Production DemoMode = "production"
 	// Development acts for anybody with development tokens.
 	Development DemoMode = "development"
-	// WithWorld is Development on a server with the demo world, whose Redis the page can empty.
-	WithWorld DemoMode = "demo"
+	// DemoWorld is Development on a server with the demo world, whose Redis the page can empty.
+	DemoWorld DemoMode = "demo"
 )
 
 // DemoConfig says what the demo page talks to.

@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheDemoPageKnowsItsMode(t *testing.T) {
-	for _, mode := range []DemoMode{Production, Development, WithWorld} {
+	for _, mode := range []DemoMode{Production, Development, DemoWorld} {
 		page := get(t, Demo(DemoConfig{Mode: mode, Version: "v1.2.3"}), http.MethodGet, "/")
 		text := string(body(t, page))
 		if !strings.Contains(text, `data-mode="`+string(mode)+`"`) || !strings.Contains(text, `data-version="v1.2.3"`) || !strings.Contains(text, `data-endpoint="/graphql"`) {
@@ -23,7 +23,7 @@ func TestTheDemoPageKnowsItsMode(t *testing.T) {
 }
 
 func TestTheDemoPageMayAskOnlyItsOwnServer(t *testing.T) {
-	policy := get(t, Demo(DemoConfig{Mode: WithWorld}), http.MethodGet, "/").Header.Get("Content-Security-Policy")
+	policy := get(t, Demo(DemoConfig{Mode: DemoWorld}), http.MethodGet, "/").Header.Get("Content-Security-Policy")
 	for _, source := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
 		if !strings.Contains(policy, source) {
 			t.Errorf("the policy %q lacks %s", policy, source)
@@ -46,7 +46,7 @@ func TestTheDemoPageMayAskOnlyItsOwnServer(t *testing.T) {
 func TestTheDemoPageIsSmall(t *testing.T) {
 	size := len(mustPage("demo.html", DemoConfig{}).compressed)
 	for _, name := range []string{"demo.js", "demo.css", "favicon.svg"} {
-		size += len(embedded()[name].compressed)
+		size += len(embeddedAssets()[name].compressed)
 	}
 	if size > 150<<10 {
 		t.Errorf("the page has %d bytes compressed", size)

@@ -73,7 +73,7 @@ func Docs(version string) http.Handler {
 func loadDocs(version string) (map[string]*asset, error) {
 	served := map[string]*asset{}
 	for _, view := range docsViews(version) {
-		page, err := newPage("docs.html", view, embedded())
+		page, err := newPage("docs.html", view, embeddedAssets())
 		if err != nil {
 			return nil, err
 		}
@@ -109,12 +109,12 @@ func docsViews(version string) (views []docsView) {
 		for j := range pages {
 			page := &pages[j]
 			// A page and its translation name each other.
-			if page.Name == view.Page.Other {
+			if page.Name == view.Page.TranslationName {
 				view.Translation = page
 				continue
 			}
 			// An untranslated English page is better than a gap.
-			if page.Language != view.Language && (page.Language != "en" || page.Other != "") {
+			if page.Language != view.Language && (page.Language != "en" || page.TranslationName != "") {
 				continue
 			}
 			view.Groups[page.Group].Pages = append(view.Groups[page.Group].Pages, *page)

@@ -45,7 +45,7 @@ func TestDocsLeadFromPageToPage(t *testing.T) {
 				if page.Name == view.Name {
 					times++
 				}
-				if page.Name == view.Page.Other {
+				if page.Name == view.Page.TranslationName {
 					t.Errorf("%s lists its other language", view.Name)
 				}
 			}
@@ -53,7 +53,7 @@ func TestDocsLeadFromPageToPage(t *testing.T) {
 		if times != 1 {
 			t.Errorf("%s is in its list %d times", view.Name, times)
 		}
-		if other := view.Translation; (other != nil) != (view.Page.Other != "") || other != nil && (view.OtherLanguage == "" || other.Language == view.Language) {
+		if other := view.Translation; (other != nil) != (view.Page.TranslationName != "") || other != nil && (view.OtherLanguage == "" || other.Language == view.Language) {
 			t.Errorf("%s: the other language is %+v", view.Name, other)
 		}
 	}

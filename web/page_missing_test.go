@@ -18,14 +18,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// missingProxy starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
-func missingProxy(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
+// startMissingProxy starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
+func startMissingProxy(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
 	t.Helper()
-	return breakingProxy(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
+	return startBreakingProxy(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
 }
 
-// breakingProxy starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
-func breakingProxy(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
+// startBreakingProxy starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
+func startBreakingProxy(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
 	t.Helper()
 	target, err := url.Parse(server.origin)
 	if err != nil {
@@ -56,11 +56,11 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(file, func(t *testing.T) {
 			server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
-			origin, mend := missingProxy(t, server, file)
+			origin, mend := startMissingProxy(t, server, file)
 			tab := browsertest.New(t)
 			browsertest.Navigate(tab, t, origin+"/graphiql")
 			browsertest.WaitFor(tab, t, "the page says what is missing", `[...document.querySelectorAll('.notice')].some((one) => one.innerText.includes(`+"`"+words+"`"+`))`)
-			if found := browsertest.Barriers(tab, t); len(found) > 0 {
+			if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
 				t.Errorf("axe finds %s", strings.Join(found, "\n"))
 			}
 			mend()
@@ -70,7 +70,7 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 			browsertest.WaitFor(tab, t, "the words are gone", `!document.querySelector('.notice')`)
 			browsertest.WaitSchema(tab, t)
 			browsertest.OpenOperation(tab, t, "WhyMyBadge")
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
 		})
 	}
@@ -83,20 +83,20 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	hangUp := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 	for _, width := range []int64{1280, 390} {
-		origin, mend := breakingProxy(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
+		origin, mend := startBreakingProxy(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
 		tab := browsertest.New(t)
 		browsertest.SetSize(tab, t, width, 844)
 		browsertest.Navigate(tab, t, origin+"/graphiql")
 		browsertest.WaitFor(tab, t, "the page says what it waits for", `document.querySelector('.loading')?.innerText.includes('The server does not answer. GraphiQL starts when it is back.')`)
 		browsertest.WaitNotice(tab, t, "gone", "does not answer, since")
-		if found := browsertest.Barriers(tab, t); len(found) > 0 {
+		if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
 			t.Errorf("axe finds %s", strings.Join(found, "\n"))
 		}
 		mend()
 		browsertest.WaitNotice(tab, t, "gone", "")
 		browsertest.WaitSchema(tab, t)
 		browsertest.OpenOperation(tab, t, "WhyMyBadge")
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
 		checkQuiet(t, tab, origin, "ERR_EMPTY_RESPONSE")
 	}
@@ -106,7 +106,7 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 func TestPageWithoutItsScript(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true})
-	origin, _ := missingProxy(t, server, "/graphiql-page.js")
+	origin, _ := startMissingProxy(t, server, "/graphiql-page.js")
 	blind := browsertest.New(t)
 	browsertest.PermitScripts(blind, t, false)
 	for name, tab := range map[string]context.Context{origin: browsertest.NewTab(blind, t), server.origin: blind} {
@@ -117,7 +117,7 @@ func TestPageWithoutItsScript(t *testing.T) {
 		if !strings.Contains(text, "needs JavaScript") || !strings.Contains(text, "Bearer dev:alice") {
 			t.Errorf("the page says %s", text)
 		}
-		if found := browsertest.Barriers(tab, t); len(found) > 0 {
+		if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
 			t.Errorf("axe finds %s", strings.Join(found, "\n"))
 		}
 	}
@@ -134,18 +134,18 @@ func TestPageWithoutStorage(t *testing.T) {
 	browsertest.WaitNotice(tab, t, "storage", "keeps nothing")
 	browsertest.WaitSchema(tab, t)
 	browsertest.SelectTab(tab, t, "Publish")
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:bob"`)
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer dev:bob")
 	checkQuiet(t, tab, server.origin)
 }
 
-func TestLinks(t *testing.T) { onEach(t, links) }
+func TestLinks(t *testing.T) { runOnEachScreen(t, checkLinks) }
 
-// links opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made itself.
-func links(t *testing.T, server *stub, tab context.Context) {
+// checkLinks opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made itself.
+func checkLinks(t *testing.T, server *stub, tab context.Context) {
 	visit := func(query string) {
 		t.Helper()
 		browsertest.Navigate(tab, t, server.origin+"/graphiql?"+query)
@@ -162,7 +162,7 @@ func links(t *testing.T, server *stub, tab context.Context) {
 		if got := front(); got != "Linked" {
 			t.Errorf("%s is in front", got)
 		}
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:carol"`)
 		if diff := cmp.Diff(map[string]any{"id": "user:carol"}, server.last(t).variables); diff != "" {
 			t.Errorf("the variables differ (-want +got):\n%s", diff)
@@ -193,7 +193,7 @@ func links(t *testing.T, server *stub, tab context.Context) {
 		other := browsertest.NewTab(tab, t)
 		browsertest.Navigate(other, t, link)
 		browsertest.WaitSchema(other, t)
-		if tabs := browsertest.Tabs(other, t); tabs[0] != "Publish" || browsertest.CurrentPerson(other, t) != "carol" {
+		if tabs := browsertest.TabTitles(other, t); tabs[0] != "Publish" || browsertest.CurrentPerson(other, t) != "carol" {
 			t.Errorf("the link leads to %s as %s", tabs[0], browsertest.CurrentPerson(other, t))
 		}
 	})
@@ -201,35 +201,35 @@ func links(t *testing.T, server *stub, tab context.Context) {
 }
 
 // TestKeysAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
-func TestKeysAlone(t *testing.T) { onEach(t, keysAlone) }
+func TestKeysAlone(t *testing.T) { runOnEachScreen(t, checkKeysAlone) }
 
-// keysAlone is TestKeysAlone for one size of the page.
-func keysAlone(t *testing.T, server *stub, tab context.Context) {
+// checkKeysAlone is TestKeysAlone for one size of the page.
+func checkKeysAlone(t *testing.T, server *stub, tab context.Context) {
 	reach := func(what, selector string) {
 		t.Helper()
 		for range 60 {
 			if browsertest.Evaluate[bool](tab, t, `Boolean(document.activeElement?.matches(`+"`"+selector+"`"+`))`) {
 				return
 			}
-			browsertest.Press(tab, t, kb.Tab)
+			browsertest.PressKey(tab, t, kb.Tab)
 		}
 		t.Fatalf("the Tab key never reaches %s", what)
 	}
 	browsertest.Evaluate[bool](tab, t, `(document.activeElement.blur(), true)`)
 	reach("the link to the editors", ".skip")
 	reach("the menu's button", "#operations")
-	browsertest.Press(tab, t, kb.Enter)
+	browsertest.PressKey(tab, t, kb.Enter)
 	browsertest.WaitFor(tab, t, "the menu is open", `document.activeElement?.matches('#menu input')`)
-	browsertest.Press(tab, t, kb.Escape)
+	browsertest.PressKey(tab, t, kb.Escape)
 	browsertest.WaitFor(tab, t, "the menu is closed, and its button has the focus", `!document.querySelector('#menu').open && document.activeElement.id === 'operations'`)
 	browsertest.OpenOperation(tab, t, "WatchMyHomeFeed")
 	browsertest.WaitFor(tab, t, "the editor has the focus", `document.activeElement.closest('.graphiql-query-editor')`)
-	browsertest.RunWithKeys(tab, t)
+	browsertest.RunOperationWithKeys(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyHomeFeed", "as it is")
 	reach("the variables", `.graphiql-editor-tool textarea`) // the Tab key leaves the editor of the query
 	reach("the response", `.result-window textarea`)
 	reach("the button that stops the watch", `[aria-label="Stop WatchMyHomeFeed"]`)
-	browsertest.Press(tab, t, kb.Enter)
+	browsertest.PressKey(tab, t, kb.Enter)
 	browsertest.WaitWatch(tab, t, "WatchMyHomeFeed", "stopped")
 	checkQuiet(t, tab, server.origin)
 }
@@ -245,7 +245,7 @@ func TestPageOnAPhone(t *testing.T) {
 		browsertest.WaitSchema(tab, t)
 		clean := func(what string) {
 			t.Helper()
-			if found := browsertest.Barriers(tab, t); len(found) > 0 {
+			if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
 				t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
 			}
 			if width := browsertest.Evaluate[int](tab, t, `document.documentElement.scrollWidth`); width > 390 {
@@ -254,17 +254,17 @@ func TestPageOnAPhone(t *testing.T) {
 		}
 		clean("at first")
 		browsertest.SelectTab(tab, t, "MyBadges")
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "MyBadges"`)
 		browsertest.WaitFor(tab, t, "the response is seen", `document.querySelector('.graphiql-response').getBoundingClientRect().bottom <= innerHeight + 1`)
 		browsertest.OpenOperation(tab, t, "WatchMyBadges")
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
 		clean("with a watch")
-		browsertest.Press(tab, t, "o", chromedp.ModifierAlt)
+		browsertest.PressKey(tab, t, "o", chromedp.ModifierAlt)
 		browsertest.WaitFor(tab, t, "the menu is open", `document.querySelector('#menu').open`)
 		clean("with the menu")
-		browsertest.Press(tab, t, kb.Escape)
+		browsertest.PressKey(tab, t, kb.Escape)
 		browsertest.Click(tab, t, `[aria-label="Show Documentation Explorer"]`)
 		browsertest.WaitFor(tab, t, "the docs are there", `document.querySelector('.graphiql-doc-explorer')`)
 		clean("with the docs")

@@ -32,8 +32,8 @@ func open(t *testing.T) (*stub, context.Context) {
 	return openOn(t, laptop)
 }
 
-// onEach runs a test of the page on a laptop and on a phone.
-func onEach(t *testing.T, test func(t *testing.T, server *stub, tab context.Context)) {
+// runOnEachScreen runs a test of the page on a laptop and on a phone.
+func runOnEachScreen(t *testing.T, test func(t *testing.T, server *stub, tab context.Context)) {
 	t.Parallel()
 	for name, size := range map[string]screen{"laptop": laptop, "phone": phone} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	t.Parallel()
 	server, tab := open(t)
 	t.Run("six tabs to begin with", func(t *testing.T) {
-		if diff := cmp.Diff(tabsAtFirst, browsertest.Tabs(tab, t)); diff != "" {
+		if diff := cmp.Diff(tabsAtFirst, browsertest.TabTitles(tab, t)); diff != "" {
 			t.Errorf("the tabs differ (-want +got):\n%s", diff)
 		}
 	})
@@ -91,7 +91,7 @@ func TestPageInTheBrowser(t *testing.T) {
 			if got := browsertest.Query(tab, t); got != op.Query {
 				t.Errorf("%s is in the editor as %q", name, got)
 			}
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			if strings.Contains(op.Query, "\nsubscription ") {
 				browsertest.WaitEvent(tab, t, name, "as it is")
 				browsertest.PressWatchButton(tab, t, name, "Close")
@@ -100,14 +100,14 @@ func TestPageInTheBrowser(t *testing.T) {
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
 			wantArrived(t, server.last(t), name)
 		}
-		if got := browsertest.Tabs(tab, t); len(got) != len(operations) {
+		if got := browsertest.TabTitles(tab, t); len(got) != len(operations) {
 			t.Errorf("%d operations are in %d tabs: %q", len(operations), len(got), got)
 		}
 	})
 	t.Run("the keys run it too", func(t *testing.T) {
 		browsertest.SelectTab(tab, t, "Publish")
 		browsertest.SetVariables(tab, t, `{"input": {"body": "by the keys"}}`)
-		browsertest.RunWithKeys(tab, t)
+		browsertest.RunOperationWithKeys(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "Publish"`)
 		want := map[string]any{"input": map[string]any{"body": "by the keys"}}
 		if diff := cmp.Diff(want, server.last(t).variables); diff != "" {
@@ -118,7 +118,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	t.Run("what the schema forbids is shown", func(t *testing.T) {
 		browsertest.SetQuery(tab, t, "query Wrong { nobody }")
 		browsertest.SetVariables(tab, t, "{}")
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, "Cannot query field")
 	})
 	if got := browsertest.Evaluate[string](tab, t, "document.title"); got != "Tidings GraphiQL" {
@@ -172,7 +172,7 @@ func TestOperationsWorkOnAnyDay(t *testing.T) {
 		browsertest.Open(tab, t, server.origin, "alice")
 		for name, time := range map[string][2]string{"ScheduleAShow": {"plannedAt", want.show}, "AddViewItem": {"at", want.item}} {
 			browsertest.OpenOperation(tab, t, name)
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
 			input, _ := server.last(t).variables["input"].(map[string]any)
 			if got, _ := input[time[0]].(string); !strings.HasPrefix(strings.Replace(got, ".000Z", "Z", 1), time[1]) {
@@ -201,13 +201,13 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 		}, delay, ...rest);
 	}`)
 	browsertest.Open(tab, t, server.origin, "alice")
-	before := browsertest.Tabs(tab, t)[0]
+	before := browsertest.TabTitles(tab, t)[0]
 	for _, name := range []string{"ScheduleAShow", "WhyMyBadge", "AddViewItem", "Ingest"} {
 		browsertest.SelectTab(tab, t, before)
 		before = "Before" + name
 		edit := "query " + before + " { viewer { id } }"
 		browsertest.OpenOperationAfter(tab, t, name, `(open) => { globalThis.afterTimer = open; document.querySelector('.graphiql-query-editor .CodeMirror').CodeMirror.setValue('`+edit+`'); }`)
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
 		wantArrived(t, server.last(t), name)
 		browsertest.SelectTab(tab, t, before)
@@ -222,7 +222,7 @@ func TestPersonInTheBrowser(t *testing.T) {
 	server, first := open(t)
 	runs := func(t *testing.T, tab context.Context, authorization string) {
 		t.Helper()
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"authorization": "`+authorization+`"`)
 	}
 

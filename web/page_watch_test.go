@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWatchesGoOn(t *testing.T) { onEach(t, watchesGoOn) }
+func TestWatchesGoOn(t *testing.T) { runOnEachScreen(t, checkWatchesGoOn) }
 
-// watchesGoOn runs subscriptions. It checks that their events go on arriving while tabs and persons change, and after a reload.
-func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
+// checkWatchesGoOn runs subscriptions. It checks that their events go on arriving while tabs and persons change, and after a reload.
+func checkWatchesGoOn(t *testing.T, server *stub, tab context.Context) {
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
 	browsertest.WaitResponse(tab, t, `"watching": "WatchMyBadges"`)
 	sockets := browsertest.Sockets(tab)
@@ -29,7 +29,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 
 	t.Run("while tabs change and others run", func(t *testing.T) {
 		browsertest.SelectTab(tab, t, "MyBadges")
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "MyBadges"`)
 		server.push("another badge")
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", `what "as it is" → "another badge"`)
@@ -42,7 +42,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 		browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
 		browsertest.OpenOperation(tab, t, "WatchMyNotifications")
 		browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitEvent(tab, t, "WatchMyNotifications", "Bearer dev:bob")
 		server.push("to both")
 		browsertest.WaitEvent(tab, t, "WatchMyNotifications", "to both")
@@ -55,7 +55,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 		}
 	})
 	t.Run("the same is not begun twice", func(t *testing.T) {
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"watching": "WatchMyNotifications"`)
 		if count := browsertest.Evaluate[int](tab, t, `document.querySelectorAll('.watch').length`); count != 2 {
 			t.Errorf("there are %d watches", count)
@@ -100,14 +100,14 @@ func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	if who := browsertest.CurrentPerson(tab, t); who != "" {
 		t.Errorf("in production mode the page makes one %q", who)
 	}
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitResponse(tab, t, `"authorization": ""`)
 	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
 	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer "+secret)
 
 	// GraphiQL stores edits with a delay, in their order: once the stored tabs have the variables, GraphiQL has the headers too, and
@@ -116,7 +116,7 @@ func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
 	browsertest.SetVariables(tab, t, `{"after": "marker"}`)
 	browsertest.WaitFor(tab, t, "the tabs are stored", `sessionStorage.getItem('graphiql:tabState')?.includes('marker')`)
-	browsertest.Run(tab, t)
+	browsertest.RunOperation(tab, t)
 	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
 	browsertest.WaitFor(tab, t, "the history is stored", `localStorage.getItem('graphiql:queries')?.includes('marker')`)
 	stored := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`)

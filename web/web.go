@@ -44,8 +44,8 @@ const (
 //go:embed assets operations
 var files embed.FS
 
-// embedded returns the files as they are served, by name. All handlers share them; they are compressed and hashed once.
-var embedded = sync.OnceValue(func() map[string]*asset {
+// embeddedAssets returns the files as they are served, by name. All handlers share them; they are compressed and hashed once.
+var embeddedAssets = sync.OnceValue(func() map[string]*asset {
 	assets, err := loadAssets(files)
 	if err != nil {
 		panic(fmt.Errorf("web: %w", err))
@@ -74,7 +74,7 @@ func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "/graphql"
 	}
-	assets := embedded()
+	assets := embeddedAssets()
 	page := mustPage("graphiql.html", cfg)
 	// An address contains the hash of its file: the address of another version is not found, and never gets a different file.
 	byPath := make(map[string]*asset, len(assets))
@@ -86,7 +86,7 @@ func GraphiQL(cfg GraphiQLConfig) http.Handler {
 		case r.URL.Path == pagePath:
 			servePage(w, r, page, contentSecurityPolicy)
 		case r.URL.Path == pagePath+"/":
-			http.Redirect(w, r, pagePath+withQuery(r), http.StatusMovedPermanently)
+			http.Redirect(w, r, pagePath+querySuffix(r), http.StatusMovedPermanently)
 		case byPath[r.URL.Path] != nil:
 			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 			byPath[r.URL.Path].serve(w, r)
@@ -119,8 +119,8 @@ func servePage(w http.ResponseWriter, r *http.Request, page *asset, policy strin
 	page.serve(w, r)
 }
 
-// withQuery returns the query of a request, with its question mark, for a redirect that keeps it.
-func withQuery(r *http.Request) string {
+// querySuffix returns the query of a request, with its question mark, for a redirect that keeps it.
+func querySuffix(r *http.Request) string {
 	if r.URL.RawQuery == "" {
 		return ""
 	}
@@ -129,7 +129,7 @@ func withQuery(r *http.Request) string {
 
 // mustPage renders a page, which is the same for everybody. It panics if that fails, because that is a fault of the build.
 func mustPage(name string, cfg any) *asset {
-	page, err := newPage(name, cfg, embedded())
+	page, err := newPage(name, cfg, embeddedAssets())
 	if err != nil {
 		panic(fmt.Errorf("web: the page %s: %w", name, err))
 	}

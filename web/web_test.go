@@ -116,12 +116,12 @@ func TestAssets(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	names := []string{"LICENSES.txt", "demo.css", "demo.js", "docs.css", "favicon.svg", "graphiql-page.css", "graphiql-page.js",
 		"graphiql.min.css", "graphiql.min.js", "operations.json", "react-dom.production.min.js", "react.production.min.js"}
-	if len(embedded()) != len(names) {
-		t.Errorf("%d files are embedded, the test knows %d", len(embedded()), len(names))
+	if len(embeddedAssets()) != len(names) {
+		t.Errorf("%d files are embedded, the test knows %d", len(embeddedAssets()), len(names))
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			asset := embedded()[name]
+			asset := embeddedAssets()[name]
 			if asset == nil {
 				t.Fatal("it is not embedded")
 			}
@@ -203,7 +203,7 @@ func checkConditional(t *testing.T, handler http.Handler, path, plainTag, packed
 
 func TestAddresses(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
-	known := embedded()["favicon.svg"].path()
+	known := embeddedAssets()["favicon.svg"].path()
 	for _, test := range []struct {
 		method, path string
 		want         int
@@ -273,7 +273,7 @@ func TestNewPageRefusesAFileThatIsNotThere(t *testing.T) {
 func TestVendoredFiles(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	content := func(name string) string {
-		return string(body(t, get(t, handler, http.MethodGet, embedded()[name].path())))
+		return string(body(t, get(t, handler, http.MethodGet, embeddedAssets()[name].path())))
 	}
 	for _, name := range []string{"graphiql.min.js", "graphiql.min.css", "react.production.min.js", "react-dom.production.min.js"} {
 		if strings.Contains(content(name), "sourceMappingURL") {

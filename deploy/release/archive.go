@@ -16,8 +16,8 @@ type entry struct {
 	text []byte // its content
 }
 
-// tarred returns a compressed tar file of entries. It contains no user's name, and no time except at.
-func tarred(entries []entry, at time.Time) ([]byte, error) {
+// makeTar returns a compressed tar file of entries. It contains no user's name, and no time except at.
+func makeTar(entries []entry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
 	// The header of gzip has a name and a time only if they are set, and they are not.
 	compressed, err := gzip.NewWriterLevel(&file, gzip.BestCompression)
@@ -44,8 +44,8 @@ func tarred(entries []entry, at time.Time) ([]byte, error) {
 	return file.Bytes(), err
 }
 
-// zipped returns a ZIP file of entries, with no time except at.
-func zipped(entries []entry, at time.Time) ([]byte, error) {
+// makeZip returns a ZIP file of entries, with no time except at.
+func makeZip(entries []entry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
 	archive := zip.NewWriter(&file)
 	for _, one := range entries {

@@ -76,7 +76,7 @@ var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 func release(ctx context.Context, version, out, only string) error {
 	// The suffix -dirty says that files differ from the commit. Nobody can build such a release again, so the commit that is stamped
 	// into the program gets the suffix too.
-	described, err := output(ctx, "git", "describe", "--tags", "--always", "--dirty")
+	described, err := runProgram(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func release(ctx context.Context, version, out, only string) error {
 		return fmt.Errorf("%q is not a version: letters, digits, '.', '+', '_' and '-' are allowed", version)
 	}
 	// The time of the commit is the time of all files: the time of the build would make other bytes each time.
-	last, err := output(ctx, "git", "log", "-1", "--format=%H %ct")
+	last, err := runProgram(ctx, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return err
 	}
@@ -142,34 +142,34 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 	}
 	root := fmt.Sprintf("tidings-%s-%s-%s", version, t.system, t.processor)
 	entries := []entry{}
-	if entries, err = add(entries, root+"/"+t.program(), program, 0o755); err != nil {
+	if entries, err = appendFile(entries, root+"/"+t.program(), program, 0o755); err != nil {
 		return "", nil, err
 	}
 	for inside, path := range t.files() {
-		if entries, err = add(entries, root+"/"+inside, path, 0o644); err != nil {
+		if entries, err = appendFile(entries, root+"/"+inside, path, 0o644); err != nil {
 			return "", nil, err
 		}
 	}
 	// files returns a map, whose order is random, and an archive must have one order.
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	if t.system == "windows" {
-		archive, err = zipped(entries, at)
+		archive, err = makeZip(entries, at)
 		// Windows opens ZIP files by itself.
 		return root + ".zip", archive, err
 	}
-	archive, err = tarred(entries, at)
+	archive, err = makeTar(entries, at)
 	return root + ".tar.gz", archive, err
 }
 
-// add appends a file from disk under its name in the archive.
-func add(entries []entry, name, path string, mode os.FileMode) ([]entry, error) {
+// appendFile appends a file from disk under its name in the archive.
+func appendFile(entries []entry, name, path string, mode os.FileMode) ([]entry, error) {
 	text, err := os.ReadFile(path)
 	return append(entries, entry{name, mode, text}), err
 }
 
-// output runs a program and returns what it wrote to stdout, without white space at the ends. If the program fails, the error has what
+// runProgram runs a program and returns what it wrote to stdout, without white space at the ends. If the program fails, the error has what
 // it wrote to stderr.
-func output(ctx context.Context, name string, args ...string) (string, error) {
+func runProgram(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%s: %w: %s", name, err, failed.Stderr)

@@ -18,7 +18,7 @@ var entries = []entry{{"t/LICENSE", 0o644, []byte("free")}, {"t/tidings", 0o755,
 // The same files with the same time make the same bytes each time they are packed.
 func TestArchivesAreReproducible(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0).UTC()
-	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"tar": tarred, "zip": zipped} {
+	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"tar": makeTar, "zip": makeZip} {
 		first, err := pack(entries, at)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestArchivesAreReproducible(t *testing.T) {
 
 func TestArchivesHoldTheirFiles(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0).UTC()
-	packed, err := tarred(entries, at)
+	packed, err := makeTar(entries, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestArchivesHoldTheirFiles(t *testing.T) {
 			t.Errorf("tar: %+v, %v", header, err)
 		}
 	}
-	if packed, err = zipped(entries, at); err != nil {
+	if packed, err = makeZip(entries, at); err != nil {
 		t.Fatal(err)
 	}
 	opened, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))

@@ -22,10 +22,10 @@ import (
 const keepFor = 400 * 24 * time.Hour
 
 const (
-	endWithin  = 2 * time.Second // for writing the outcome, even if the caller is gone
-	dropAtOnce = 10_000          // acts that one turn of the projector's janitor drops at most
-	maxDetails = 200             // characters of Details
-	maxTarget  = 2000            // characters of Target: longer than any ID
+	endTimeout      = 2 * time.Second // for writing the outcome, even if the caller is gone
+	maxDropsPerTurn = 10_000          // acts that one turn of the projector's janitor drops at most
+	maxDetails      = 200             // characters of Details
+	maxTarget       = 2000            // characters of Target: longer than any ID
 )
 
 // These are the outcomes that are not codes of errors.
@@ -78,7 +78,7 @@ func New(cfg Config) *Service {
 // Do does the work of an act and records the act. work gets a context whose writes record the outcome in their own transactions.
 // The error is the error of work, or says that the act could not be written; then work was not called.
 func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context) error) error {
-	act.ID, act.Target, act.Details = s.ids.Next(), plain(act.Target, maxTarget), plain(act.Details, maxDetails)
+	act.ID, act.Target, act.Details = s.ids.Next(), cleanText(act.Target, maxTarget), cleanText(act.Details, maxDetails)
 	// This transaction is committed before the work: if the node dies during the work, the act stays STARTED.
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Run(ctx, insertAct, act.ID, act.Actor, act.Action, act.Target, act.Details, Started)
@@ -100,7 +100,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 		return nil
 	}
 	// The outcome is written even if the caller is gone.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	left := s.db.Write(ending, func(tx *sql.Tx) error { return act.end(ending, tx, outcome) })
 	if left != nil {
@@ -138,7 +138,7 @@ func (s *Service) List(ctx context.Context, before services.PostID, limit int) (
 // forgetOld drops acts that are older than keepFor.
 func (s *Service) forgetOld(ctx context.Context) (dropped int, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
-		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-keepFor)), dropAtOnce)
+		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-keepFor)), maxDropsPerTurn)
 		return err
 	})
 	return dropped, err
@@ -150,8 +150,8 @@ func ForgetTarget(ctx context.Context, tx *sql.Tx, target string) (changed int, 
 	return tx.Run(ctx, forgetTarget, target)
 }
 
-// plain cuts a text to most characters, and replaces characters that a database refuses: so every act can be recorded.
-func plain(text string, most int) string {
+// cleanText cuts a text to most characters, and replaces characters that a database refuses: so every act can be recorded.
+func cleanText(text string, most int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if utf8.RuneCountInString(text) <= most {
 		return text

@@ -17,23 +17,23 @@ import (
 // insertUser is the work of these tests, a write like any other.
 var insertUser = sql.NewStatement("insert a user of the test of acts", `INSERT INTO users (number, key) VALUES ($1, $2)`)
 
-// kept is a database with the service of acts.
-type kept struct {
+// testService is a database with the service of acts.
+type testService struct {
 	*peopletest.Bundle
 	*Service
 }
 
-// eachKept runs a test on both SQL engines.
-func eachKept(t *testing.T, test func(k kept)) {
+// eachEngine runs a test on both SQL engines.
+func eachEngine(t *testing.T, test func(k testService)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		ids := services.NewIDClock(b.Clock, 1)
-		test(kept{b, New(Config{DB: b.DB, IDs: ids, Log: slog.New(slog.DiscardHandler)})})
+		test(testService{b, New(Config{DB: b.DB, IDs: ids, Log: slog.New(slog.DiscardHandler)})})
 	})
 }
 
 // writeUsers runs one function for each error: the function inserts a user and returns that error.
-func (k kept) writeUsers(ctx context.Context, errs ...error) []error {
+func (k testService) writeUsers(ctx context.Context, errs ...error) []error {
 	var fns []func(*sql.Tx) error
 	for i, end := range errs {
 		fns = append(fns, func(tx *sql.Tx) error {
@@ -47,7 +47,7 @@ func (k kept) writeUsers(ctx context.Context, errs ...error) []error {
 }
 
 // list returns every act, the newest first.
-func (k kept) list() []Act {
+func (k testService) list() []Act {
 	k.T.Helper()
 	list, err := k.List(k.Ctx, services.MaxPostID, 1000)
 	if err != nil {
@@ -57,7 +57,7 @@ func (k kept) list() []Act {
 }
 
 // last returns the newest act, without its ID.
-func (k kept) last() Act {
+func (k testService) last() Act {
 	k.T.Helper()
 	list := k.list()
 	if len(list) == 0 {
@@ -70,8 +70,8 @@ func (k kept) last() Act {
 	return list[0]
 }
 
-// wants checks the newest act.
-func (k kept) wants(want Act) {
+// wantNewest checks the newest act.
+func (k testService) wantNewest(want Act) {
 	k.T.Helper()
 	if got := k.last(); got.Actor != want.Actor || got.Action != want.Action || got.Target != want.Target || got.Details != want.Details || got.Outcome != want.Outcome {
 		k.T.Errorf("kept %+v, want %+v", got, want)
@@ -90,7 +90,7 @@ func pinWithOutcome(outcome string) Act {
 
 // The outcome is written in the transaction of the work: DONE is committed together with the work, and is rolled back with it.
 func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		for _, c := range []struct {
 			name         string
 			errs         []error
@@ -103,15 +103,15 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 			{"no transaction", nil, Started, Done},
 		} {
 			err := k.Do(k.Ctx, pin, func(ctx context.Context) error {
-				k.wants(pinWithOutcome(Started))
+				k.wantNewest(pinWithOutcome(Started))
 				err := errors.Join(k.writeUsers(ctx, c.errs...)...)
-				k.wants(pinWithOutcome(c.during))
+				k.wantNewest(pinWithOutcome(c.during))
 				return err
 			})
 			if (err == nil) != (c.then == Done) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			k.wants(pinWithOutcome(c.then))
+			k.wantNewest(pinWithOutcome(c.then))
 			k.MustWrite(func(tx *sql.Tx) error {
 				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "DELETE FROM users WHERE number >= 1000"))
 				return err
@@ -122,7 +122,7 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 
 // The outcome of an act is written even if its caller has gone away.
 func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		ctx, leave := context.WithCancel(k.Ctx)
 		err := k.Do(ctx, pin, func(context.Context) error {
 			leave()
@@ -131,13 +131,13 @@ func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
 		if services.CodeOf(err) != services.Unavailable {
 			t.Error(err)
 		}
-		k.wants(pinWithOutcome("UNAVAILABLE"))
+		k.wantNewest(pinWithOutcome("UNAVAILABLE"))
 	})
 }
 
 // An act that cannot be recorded is not done.
 func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		if err := k.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
 
 // An act is recorded whatever its text is: characters that an engine refuses are replaced, and long texts are cut.
 func TestAnyTextCanBeKept(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		for text, want := range map[string]string{
 			"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", "日本": "日本", "'; DROP TABLE acts; --": "'; DROP TABLE acts; --",
 			strings.Repeat("日", maxDetails): strings.Repeat("日", maxDetails), strings.Repeat("日", maxDetails+1): strings.Repeat("日", maxDetails-1) + "…",
@@ -164,7 +164,7 @@ func TestAnyTextCanBeKept(t *testing.T) {
 				t.Error(err)
 			}
 			act.Details, act.Outcome = want, Done
-			k.wants(act)
+			k.wantNewest(act)
 		}
 		act := pin
 		act.Target = strings.Repeat("x\x00", maxTarget)
@@ -175,8 +175,8 @@ func TestAnyTextCanBeKept(t *testing.T) {
 }
 
 // The object that an act makes becomes its target, if the act is done and has no target of its own.
-func TestWhatIsMadeIsTheTarget(t *testing.T) {
-	eachKept(t, func(k kept) {
+func TestAnObjectThatAnActMakesIsItsTarget(t *testing.T) {
+	eachEngine(t, func(k testService) {
 		made := "announcement:1"
 		for _, c := range []struct {
 			target, want string
@@ -198,7 +198,7 @@ func TestWhatIsMadeIsTheTarget(t *testing.T) {
 
 // The pages of the list have no gap and no overlap, the newest act first.
 func TestListOfActs(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		for _, action := range []string{"a", "b", "c", "d", "e"} {
 			if err := k.Do(k.Ctx, Act{Action: action}, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -223,7 +223,7 @@ func TestListOfActs(t *testing.T) {
 
 // An act is kept for keepFor and no longer.
 func TestOldActsAreDropped(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		for _, action := range []string{"old", "young"} {
 			if err := k.Do(k.Ctx, Act{Action: action}, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -247,7 +247,7 @@ func TestOldActsAreDropped(t *testing.T) {
 // An act on a user who does not exist, for example after an erasure, keeps no name. An act under way whose user is erased
 // meanwhile keeps no name either.
 func TestAnActOnNobodyHasNoName(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		missing := services.Errorf(services.NotFound, "no")
 		for _, c := range []struct {
 			target, want string
@@ -275,7 +275,7 @@ func TestAnActOnNobodyHasNoName(t *testing.T) {
 
 // The acts on an erased user stay, but without the name. Acts on other users keep the name.
 func TestForgetTarget(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		for _, target := range []string{"user:bob", "user:bo", "user:bob"} {
 			if err := k.Do(k.Ctx, Act{Action: "recountBadges", Target: target}, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -298,7 +298,7 @@ func TestForgetTarget(t *testing.T) {
 
 // The server's log outlives the erasure of a user, so it names an act by its ID and not by its target.
 func TestTheLogDoesNotNameTheTarget(t *testing.T) {
-	eachKept(t, func(k kept) {
+	eachEngine(t, func(k testService) {
 		var said bytes.Buffer
 		s := New(Config{DB: k.DB, IDs: services.NewIDClock(k.Clock, 1), Log: slog.New(slog.NewTextHandler(&said, nil))})
 		err := s.Do(k.Ctx, pin, func(ctx context.Context) error {

@@ -15,23 +15,23 @@ var (
 	eraseActor = sql.NewStatement("forget who acted", `UPDATE acts SET actor = '' WHERE id > $2 AND id <= $3 AND actor = $1`)
 
 	// boundOfActs finds the end of the next range of IDs, and whether that range is the last.
-	boundOfActs = erase.Bound("acts", "id")
+	boundOfActs = erase.PartEndFinder("acts", "id")
 )
 
-// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. While the
+// EraseSteps are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. While the
 // erasure runs, an operator may ask about its progress. This question is an act too, and names the user: Unname removes the name.
-var Erase = []erase.Step{
-	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+var EraseSteps = []erase.Step{
+	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 		// Acts have no index by actor: each step walks a range of IDs.
 		end, last, err := boundOfActs(ctx, tx, at.After)
 		if err == nil {
 			_, err = tx.Run(ctx, eraseActor, at.Key, at.After, end)
 		}
-		return erase.Done{After: end, More: !last}, err
+		return erase.Result{After: end, More: !last}, err
 	}},
-	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 		_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, at.Key))
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}},
 }
 

@@ -55,12 +55,12 @@ type Service struct {
 // New makes the service, and registers its kinds of jobs, its kind of log entry, and its part of each user's document.
 func New(cfg Config) *Service {
 	s := &Service{
-		Memory: newMemory(cfg.Log, database{cfg.DB}, cfg.Redis.SetDots),
+		Memory: newMemory(cfg.Log, sqlReader{cfg.DB}, cfg.Redis.SetDots),
 		db:     cfg.DB, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.AddRegisters("announcements and dots", s.registers, s.auditRegisters)
-	cfg.Projector.OnArrival(s.arrive)
+	cfg.Projector.OnVisit(s.arrive)
 	cfg.Projector.RegisterExpiringRows("positions of dormant users", (&dormantPositions{service: s}).forget)
 	return s
 }

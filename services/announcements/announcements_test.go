@@ -27,11 +27,11 @@ type node struct {
 
 // newNode makes the service of a world's node.
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Caches.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }
 
-// each runs a test on both engine pairs.
-func each(t *testing.T, test func(t *testing.T, n node)) {
+// eachEnginePair runs a test on both engine pairs.
+func eachEnginePair(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
@@ -76,7 +76,7 @@ func (n node) publish(title string, change ...func(*Draft)) services.PostID {
 // unread are the titles of the announcements that a user has not read, the newest first.
 func (n node) unread(user services.UserID) (titles []string) {
 	n.TB.Helper()
-	page, err := n.Page(n.TB.Context(), user, End, 100)
+	page, err := n.Page(n.TB.Context(), user, MaxPosition, 100)
 	n.Must(err)
 	for _, item := range page.Items {
 		if item.Unread {
@@ -86,16 +86,16 @@ func (n node) unread(user services.UserID) (titles []string) {
 	return titles
 }
 
-// wants checks which announcements a user has not read.
-func (n node) wants(user services.UserID, when string, want ...string) {
+// wantUnread checks which announcements a user has not read.
+func (n node) wantUnread(user services.UserID, when string, want ...string) {
 	n.TB.Helper()
 	if got := n.unread(user); !slices.Equal(got, want) {
 		n.TB.Errorf("%s: %q are unread, want %q", when, got, want)
 	}
 }
 
-// lit are the names of the dots that a user sees lit.
-func (n node) lit(user services.UserID) (names []string) {
+// litDots are the names of the dots that a user sees lit.
+func (n node) litDots(user services.UserID) (names []string) {
 	n.TB.Helper()
 	at, err := n.userView(n.TB.Context(), user)
 	n.Must(err)
@@ -110,22 +110,22 @@ func (n node) lit(user services.UserID) (names []string) {
 }
 
 func TestAnAnnouncementRunsFromItsStartToItsEnd(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
-		user := n.Users(1)[0]
+	eachEnginePair(t, func(t *testing.T, n node) {
+		user := n.MakeUsers(1)[0]
 		n.publish("planned", func(d *Draft) {
 			d.StartsAt, d.EndsAt = n.World.Clock.Now().Add(time.Hour), n.World.Clock.Now().Add(2*time.Hour)
 		})
 		n.publish("now")
-		n.wants(user, "before the start", "now")
+		n.wantUnread(user, "before the start", "now")
 		n.World.Clock.Advance(time.Hour)
-		n.Work(n.World.Fanout)
-		n.wants(user, "from the start on, in the place of its start", "planned", "now")
-		n.Work(n.World.Fanout)
+		n.RunDueJobs(n.World.Fanout)
+		n.wantUnread(user, "from the start on, in the place of its start", "planned", "now")
+		n.RunDueJobs(n.World.Fanout)
 		n.World.Clock.Advance(time.Hour - 1)
-		n.wants(user, "to the end", "planned", "now")
+		n.wantUnread(user, "to the end", "planned", "now")
 		n.World.Clock.Advance(1)
-		n.wants(user, "from the end on", "now")
-		if waiting, dead := n.Jobs(); waiting+dead > 0 {
+		n.wantUnread(user, "from the end on", "now")
+		if waiting, dead := n.CountJobs(); waiting+dead > 0 {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}
 	})
@@ -133,8 +133,8 @@ func TestAnAnnouncementRunsFromItsStartToItsEnd(t *testing.T) {
 
 // The job of the start may run twice or late, and after any change of the announcement.
 func TestTheStartIsIdempotent(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
-		user := n.Users(1)[0]
+	eachEnginePair(t, func(t *testing.T, n node) {
+		user := n.MakeUsers(1)[0]
 		soon := n.World.Clock.Now().Add(time.Minute)
 		at := func(d *Draft) { d.StartsAt = soon }
 		twice, off, gone := n.publish("twice", at), n.publish("put off", at), n.publish("withdrawn", at)
@@ -143,8 +143,8 @@ func TestTheStartIsIdempotent(t *testing.T) {
 		n.do(n.Edit(off, Edit{StartsAt: &later}))
 		n.do(n.Withdraw(gone), nil)
 		n.World.Clock.Advance(2 * time.Minute)
-		n.Work(n.World.Fanout)
-		n.wants(user, "after the start", "twice")
+		n.RunDueJobs(n.World.Fanout)
+		n.wantUnread(user, "after the start", "twice")
 		before, err := n.Announcement(t.Context(), twice)
 		n.Must(err)
 		n.do(n.MarkRead(user, UpTo{}), nil)
@@ -153,48 +153,48 @@ func TestTheStartIsIdempotent(t *testing.T) {
 				return jobs.Enqueue(ctx, tx, StartJob(Announcement{ID: id, StartsAt: soon}))
 			})
 		}
-		n.Work(n.World.Fanout)
+		n.RunDueJobs(n.World.Fanout)
 		if after, err := n.Announcement(t.Context(), twice); err != nil || after != before {
 			t.Errorf("the start ran again and made %+v of %+v, %v", after, before, err)
 		}
-		n.wants(user, "after it ran again")
+		n.wantUnread(user, "after it ran again")
 		n.World.Clock.Advance(time.Hour)
-		n.Work(n.World.Fanout)
-		n.wants(user, "when the other starts", "put off")
+		n.RunDueJobs(n.World.Fanout)
+		n.wantUnread(user, "when the other starts", "put off")
 	})
 }
 
 func TestEditing(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
-		user := n.Users(1)[0]
+	eachEnginePair(t, func(t *testing.T, n node) {
+		user := n.MakeUsers(1)[0]
 		id := n.publish("first", func(d *Draft) { d.Segments = []string{"beta"}; d.EndsAt = n.World.Clock.Now().Add(time.Hour) })
 		n.publish("second")
-		n.wants(user, "for others", "second")
+		n.wantUnread(user, "for others", "second")
 		title := "better"
 		n.do(n.Edit(id, Edit{Title: &title, ForEveryone: true}))
-		n.wants(user, "for everyone, in its place", "second", "better")
+		n.wantUnread(user, "for everyone, in its place", "second", "better")
 		n.do(n.MarkRead(user, UpTo{}), nil)
 		content := "more"
 		n.do(n.Edit(id, Edit{Content: &content}))
-		n.wants(user, "an edit leaves what was read")
+		n.wantUnread(user, "an edit leaves what was read")
 		n.do(n.Edit(id, Edit{ShowAgain: true}))
-		n.wants(user, "shown again", "better")
+		n.wantUnread(user, "shown again", "better")
 		n.do(n.MarkRead(user, UpTo{Announcement: id}), nil)
-		n.wants(user, "read again")
+		n.wantUnread(user, "read again")
 		n.World.Clock.Advance(time.Hour)
 		cmd, err := n.Edit(id, Edit{ShowAgain: true})
 		n.wantRefused(services.Conflict, cmd, err)
 		n.do(n.Edit(id, Edit{ShowAgain: true, NoEnd: true}))
-		n.wants(user, "shown once more, without an end", "better")
+		n.wantUnread(user, "shown once more, without an end", "better")
 		past := n.World.Clock.Now().Add(-time.Second)
 		n.do(n.Edit(id, Edit{EndsAt: &past}))
-		n.wants(user, "ended by hand")
+		n.wantUnread(user, "ended by hand")
 		future := n.World.Clock.Now().Add(time.Hour)
 		n.do(n.Edit(id, Edit{NoEnd: true, StartsAt: &future, ShowAgain: true}))
-		n.wants(user, "to be shown again later")
+		n.wantUnread(user, "to be shown again later")
 		n.World.Clock.Advance(time.Hour)
-		n.Work(n.World.Fanout)
-		n.wants(user, "when it starts again", "better")
+		n.RunDueJobs(n.World.Fanout)
+		n.wantUnread(user, "when it starts again", "better")
 		if a, err := n.Announcement(t.Context(), id); err != nil || a.Content != "more" || a.Segments != 0 || !a.EndsAt.IsZero() {
 			t.Errorf("it is %+v, %v", a, err)
 		}
@@ -202,9 +202,9 @@ func TestEditing(t *testing.T) {
 }
 
 // A command that is repeated under a key publishes once. A repetition after the announcement has ended returns the same ID.
-func TestPublishingOnce(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
-		user := n.Users(1)[0]
+func TestARepeatedPublishPublishesOnce(t *testing.T) {
+	eachEnginePair(t, func(t *testing.T, n node) {
+		user := n.MakeUsers(1)[0]
 		var ids []services.PostID
 		for range 2 {
 			cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
@@ -214,7 +214,7 @@ func TestPublishingOnce(t *testing.T) {
 		if ids[0] != ids[1] {
 			t.Errorf("the ids are %s", ids)
 		}
-		n.wants(user, "after both", "once")
+		n.wantUnread(user, "after both", "once")
 		n.World.Clock.Advance(time.Hour) // the announcement has ended since, and the answer is the same
 		cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
 		cmd.Key, cmd.Input = "key", "once"
@@ -225,31 +225,31 @@ func TestPublishingOnce(t *testing.T) {
 }
 
 // A user who was away for 30 days is treated as new, even if the first sign of their return is a mark.
-func TestReturning(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
-		users := n.Users(3)
+func TestAUserBackAfter30DaysIsNew(t *testing.T) {
+	eachEnginePair(t, func(t *testing.T, n node) {
+		users := n.MakeUsers(3)
 		reads, marks, swept := users[0], users[1], users[2]
 		first := n.publish("first")
 		n.do(n.RaiseDot("shop", nil))
 		for _, user := range users {
-			n.wants(user, "at first", "first")
+			n.wantUnread(user, "at first", "first")
 		}
 		n.World.Clock.Advance(33 * 24 * time.Hour)
 		n.publish("while away")
-		n.wants(reads, "on return")
-		if lit := n.lit(reads); len(lit) > 0 {
+		n.wantUnread(reads, "on return")
+		if lit := n.litDots(reads); len(lit) > 0 {
 			t.Errorf("lit are %v", lit)
 		}
 		n.do(n.MarkRead(marks, UpTo{Announcement: first}), nil)
 		n.publish("after the mark")
-		n.wants(marks, "after a mark", "after the mark")
+		n.wantUnread(marks, "after a mark", "after the mark")
 		if _, err := n.World.Projector.Janitor().RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if known, err := ReadUser(t.Context(), n.World.Store.Runner, swept); err != nil || known.Version != 0 {
 			t.Errorf("the janitor left %+v, %v", known, err)
 		}
-		n.wants(swept, "on return after the janitor")
+		n.wantUnread(swept, "on return after the janitor")
 		n.publish("last")
 		for _, user := range []services.UserID{reads, marks, swept} {
 			if got := n.unread(user); len(got) == 0 || got[0] != "last" {
@@ -262,8 +262,8 @@ func TestReturning(t *testing.T) {
 // A change that all users share costs no call of Redis, and no job or key of any user.
 func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
-	users := n.Users(20)
-	n.Quiet(n.World.Fanout)
+	users := n.MakeUsers(20)
+	n.RunAllJobs(n.World.Fanout)
 	keys := func() map[string]string {
 		all := map[string]string{}
 		for _, user := range users {
@@ -294,7 +294,7 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 			n.Must(err)
 		}
 	}
-	if waiting, _ := n.Jobs(); waiting != 1 {
+	if waiting, _ := n.CountJobs(); waiting != 1 {
 		t.Errorf("%d jobs wait, want the one of the start", waiting)
 	}
 	n.World.Clock.Advance(time.Hour)
@@ -302,42 +302,42 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 		_, err := worker.RunOnce(ctx)
 		n.Must(err)
 	}
-	if _, err := n.World.Memory.Log.RunOnce(ctx); err != nil {
+	if _, err := n.World.Caches.Log.RunOnce(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if trips.Count() != 0 || !maps.Equal(before, keys()) {
 		t.Errorf("Redis was called %d times; the keys before and after:\n%v\n%v", trips.Count(), before, keys())
 	}
 	for _, user := range users {
-		n.wants(user, "after all", []string(nil)...)
-		n.lit(user)
+		n.wantUnread(user, "after all", []string(nil)...)
+		n.litDots(user)
 	}
 }
 
 // Without Redis the list and the marks work from SQL, and the marks made meanwhile hold when an empty Redis is back.
 func TestMarksHoldWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
-	users := n.Users(2)
-	stranger := n.Strangers(1)[0]
+	users := n.MakeUsers(2)
+	stranger := n.MakeStrangers(1)[0]
 	n.publish("one")
 	n.Server.Kill()
 	two := n.publish("two")
-	n.wants(users[0], "without Redis", "two", "one")
-	n.wants(stranger, "somebody new, without Redis")
+	n.wantUnread(users[0], "without Redis", "two", "one")
+	n.wantUnread(stranger, "somebody new, without Redis")
 	if cmd := n.MarkRead(users[0], UpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ViewsStale() {
 		t.Error("the mark failed, or its view was written into nothing")
 	}
 	n.publish("three")
-	n.wants(users[0], "after the mark", "three")
-	n.wants(stranger, "new since before it", "three")
+	n.wantUnread(users[0], "after the mark", "three")
+	n.wantUnread(stranger, "new since before it", "three")
 	n.Server.Start()
 	awaitRedis(t, n)
-	n.Quiet(n.World.Fanout)
-	n.wants(users[0], "with an empty Redis", "three")
-	n.wants(users[1], "with an empty Redis", "three", "two", "one")
-	n.wants(stranger, "with an empty Redis", "three")
+	n.RunAllJobs(n.World.Fanout)
+	n.wantUnread(users[0], "with an empty Redis", "three")
+	n.wantUnread(users[1], "with an empty Redis", "three", "two", "one")
+	n.wantUnread(stranger, "with an empty Redis", "three")
 	n.do(n.MarkRead(users[1], UpTo{Announcement: two}), nil)
-	n.wants(users[1], "after the mark", "three")
+	n.wantUnread(users[1], "after the mark", "three")
 }
 
 // awaitRedis waits until Redis answers again.
@@ -359,29 +359,29 @@ func awaitRedis(t *testing.T, n node) {
 // Two nodes share one database: announcements and dots of one node appear on the other after it has read the log, and a mark
 // on one node applies on both.
 func TestTwoNodesShowTheSame(t *testing.T) {
-	each(t, func(t *testing.T, here node) {
+	eachEnginePair(t, func(t *testing.T, here node) {
 		other := here.AnotherNode()
 		there := newNode(other)
-		user := here.Users(1)[0]
+		user := here.MakeUsers(1)[0]
 		here.publish("news")
 		here.do(here.RaiseDot("shop", nil))
 		notified := 0
-		other.Memory.Log.OnShared(func() { notified++ })
-		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || notified != 1 {
+		other.Caches.Log.OnShared(func() { notified++ })
+		if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil || notified != 1 {
 			t.Fatalf("notified %d times, %v", notified, err)
 		}
-		there.wants(user, "on the other node", "news")
-		if lit := there.lit(user); !slices.Equal(lit, []string{"shop"}) {
+		there.wantUnread(user, "on the other node", "news")
+		if lit := there.litDots(user); !slices.Equal(lit, []string{"shop"}) {
 			t.Errorf("lit are %v", lit)
 		}
 		there.do(there.MarkRead(user, UpTo{}), nil)
 		there.do(there.ClearDot(user, "shop"))
-		here.wants(user, "after the mark on the other node")
-		if lit := here.lit(user); len(lit) > 0 {
+		here.wantUnread(user, "after the mark on the other node")
+		if lit := here.litDots(user); len(lit) > 0 {
 			t.Errorf("lit are %v", lit)
 		}
 		here.do(here.RaiseDot("shop", nil))
-		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || notified != 2 || len(there.lit(user)) != 1 {
+		if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil || notified != 2 || len(there.litDots(user)) != 1 {
 			t.Errorf("notified %d times of the raise, %v", notified, err)
 		}
 	})

@@ -151,14 +151,14 @@ func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[s
 
 // Facts are the facts that all users share: the list of announcements and the dots.
 type Facts struct {
-	At      time.Time // when they were read
-	Stamp   uint64    // the stamp of the last change
-	Version uint64    // the version of the log at the last change
-	Ended   uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
+	At         time.Time // when they were read
+	Stamp      uint64    // the stamp of the last change
+	Version    uint64    // the version of the log at the last change
+	EndedCount uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
 	// Announcements are the entries of the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
 	Announcements []Announcement
-	// HiddenEnds are the future ends of announcements that have left the list: Ended counts these too when their time comes.
+	// HiddenEnds are the future ends of announcements that have left the list: EndedCount counts these too when their time comes.
 	HiddenEnds []time.Time
 	Dots       []Dot // in the order of their names
 }
@@ -176,7 +176,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 		switch kind {
 		// The kinds are the parts of readShared. Each has its own meaning of the columns.
 		case 0:
-			facts.Stamp, facts.Ended, facts.Version = uint64(a), uint64(b), uint64(c)
+			facts.Stamp, facts.EndedCount, facts.Version = uint64(a), uint64(b), uint64(c)
 		case 1:
 			facts.Announcements = append(facts.Announcements, Announcement{
 				ID: services.PostID(a), Position: uint64(b), Segments: Segments(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),

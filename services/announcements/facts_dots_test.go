@@ -62,7 +62,7 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 		sqltest.Equal(b.T, b.clear(7, "shop"), again)
 		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).Dots, map[string]uint64{"shop": again})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
-		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.WantCode(b.T, err, services.NotFound)
 	})
 }
 
@@ -81,7 +81,7 @@ func TestAClearOfADarkDotChangesNothing(t *testing.T) {
 		b.raise("shop", 1<<5) // for a segment that the user may join later
 		sqltest.Equal(b.T, cleared(7), true)
 		sqltest.Equal(b.T, cleared(7), false)
-		b.enter(8)
+		b.recordVisit(8)
 		sqltest.Equal(b.T, cleared(8), false)
 		b.raise("shop", 0)
 		sqltest.Equal(b.T, cleared(8), true)
@@ -98,7 +98,7 @@ func TestDotsAreBounded(t *testing.T) {
 			stamp, err := nextStamp(b.Ctx, tx)
 			return errors.Join(err, raiseDot(b.Ctx, tx, "another", 0, stamp))
 		})
-		sqltest.Coded(b.T, err, services.Conflict)
+		sqltest.WantCode(b.T, err, services.Conflict)
 		sqltest.Equal(b.T, len(b.shared().Dots), maxDots)
 	})
 }
@@ -113,7 +113,7 @@ func TestSegmentsGetABitEach(t *testing.T) {
 		}
 		sqltest.Equal(b.T, b.segments("beta", "s63"), Segments(1|1<<63))
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := ensureSegments(b.Ctx, tx, []string{"beta", "one more"}); return err })
-		sqltest.Coded(b.T, err, services.Conflict)
+		sqltest.WantCode(b.T, err, services.Conflict)
 		sqltest.Equal(b.T, err.Error(), `segments: "one more" would be segment 65, up to 64 are allowed`)
 	})
 }

@@ -30,8 +30,8 @@ func (b *bundle) write(fn func(tx *sql.Tx) error) {
 	}
 }
 
-// announcement makes an announcement that starts now, and stores nothing.
-func (b *bundle) announcement(id services.PostID) Announcement {
+// newAnnouncement makes an announcement that starts now, and stores nothing.
+func (b *bundle) newAnnouncement(id services.PostID) Announcement {
 	now := b.Clock.Now()
 	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
 }
@@ -39,7 +39,7 @@ func (b *bundle) announcement(id services.PostID) Announcement {
 // announce adds an announcement to the list now.
 func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a Announcement) {
 	b.T.Helper()
-	a = b.announcement(id)
+	a = b.newAnnouncement(id)
 	for _, with := range change {
 		with(&a)
 	}
@@ -129,10 +129,10 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		second := b.announce(2, func(a *Announcement) {
 			a.EndsAt, a.Segments = b.Clock.Now().Add(time.Hour), 1<<63|1
 		})
-		waiting := b.announcement(3)
+		waiting := b.newAnnouncement(3)
 		waiting.StartsAt = b.Clock.Now().Add(time.Minute)
 		b.write(func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) })
-		sqltest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) }), services.Conflict)
+		sqltest.WantCode(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) }), services.Conflict)
 
 		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1, 2, 3, 4}))(b.T),
 			map[services.PostID]Announcement{1: first, 2: second, 3: waiting})
@@ -152,12 +152,12 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1}))(b.T), map[services.PostID]Announcement{1: first})
 		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := lock(b.Ctx, tx, 4); return err })
-		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.WantCode(b.T, err, services.NotFound)
 
 		b.Clock.Advance(time.Hour - 1000)
 		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
 		b.Clock.Advance(1000)
-		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Ended: 2})
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, EndedCount: 2})
 	})
 }
 
@@ -174,7 +174,7 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 		}
 		b.write(func(tx *sql.Tx) error { return trim(b.Ctx, tx, 2) }) // 1 and 2 leave the list
 		withdrawn.Withdrawn = true
-		waiting := b.announcement(9)
+		waiting := b.newAnnouncement(9)
 		waiting.StartsAt, waiting.EndsAt = b.Clock.Now().Add(time.Second), b.Clock.Now().Add(time.Minute)
 		b.write(func(tx *sql.Tx) error {
 			_, err := changelog.AppendLog(b.Ctx, tx, LogKind, "withdrawn", nil)
@@ -182,12 +182,12 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 		})
 		hidden := b.shared()
 		sqltest.Equal(b.T, hidden.Version, uint64(1))
-		sqltest.Equal(b.T, []int{int(hidden.Ended), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
+		sqltest.Equal(b.T, []int{int(hidden.EndedCount), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
 		b.Clock.Advance(time.Minute)
 		over := b.shared()
-		sqltest.Equal(b.T, []int{int(over.Ended), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
+		sqltest.Equal(b.T, []int{int(over.EndedCount), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
 		b.Clock.Advance(time.Hour)
-		sqltest.Equal(b.T, []int{int(b.shared().Ended), len(b.shared().HiddenEnds)}, []int{4, 0})
+		sqltest.Equal(b.T, []int{int(b.shared().EndedCount), len(b.shared().HiddenEnds)}, []int{4, 0})
 	})
 }
 

@@ -72,9 +72,9 @@ UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {user user
 	dropPositions = sql.NewStatement("drop announcement positions of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
 )
 
-// enter gives a user without a position the present end of the list. A user who has neither been seen nor marked anything since
+// ensurePosition gives a user without a position the present end of the list. A user who has neither been seen nor marked anything since
 // dormantBefore counts as new: call it before the visit is recorded.
-func enter(ctx context.Context, tx *sql.Tx, user services.UserID, dormantBefore time.Time) error {
+func ensurePosition(ctx context.Context, tx *sql.Tx, user services.UserID, dormantBefore time.Time) error {
 	reset, err := tx.Run(ctx, resetDormant, user, tx.Now, dormantBefore)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func dropDormant(ctx context.Context, db *sql.DB, before time.Time, after servic
 	}
 	// The check outside the transaction only finds candidates; the statement decides by the version under its lock.
 	err = db.Write(ctx, func(tx *sql.Tx) error {
-		gone, err := sql.Column[services.UserID](ctx, tx, dropPositions, dormant, before)
+		gone, err := sql.ReadColumn[services.UserID](ctx, tx, dropPositions, dormant, before)
 		if err != nil {
 			return err
 		}

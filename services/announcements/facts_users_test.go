@@ -17,11 +17,11 @@ import (
 
 const dormancy = 30 * 24 * time.Hour
 
-// enter visits as a user: it enters their position, and then records the visit.
-func (b *bundle) enter(user services.UserID) (n UserState) {
+// recordVisit visits as a user: it enters their position, and then records the visit.
+func (b *bundle) recordVisit(user services.UserID) (n UserState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
-		if err = enter(b.Ctx, tx, user, b.Clock.Now().Add(-dormancy)); err != nil {
+		if err = ensurePosition(b.Ctx, tx, user, b.Clock.Now().Add(-dormancy)); err != nil {
 			return err
 		}
 		if n, err = ReadUser(b.Ctx, tx.Runner, user); err != nil {
@@ -33,8 +33,8 @@ func (b *bundle) enter(user services.UserID) (n UserState) {
 	return n
 }
 
-// standing is a user's state, without the time of their last visit.
-func (b *bundle) standing(user services.UserID) UserState {
+// stateWithoutVisit is a user's state, without the time of their last visit.
+func (b *bundle) stateWithoutVisit(user services.UserID) UserState {
 	b.T.Helper()
 	n := sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(b.T)
 	n.SeenAt = time.Time{}
@@ -62,17 +62,17 @@ func TestNewUsersStartAtTheEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		user := b.MakeUsers("alice")[0]
 		version := uint64(b.Clock.Now().UnixMicro())
-		sqltest.Equal(b.T, b.standing(user), UserState{Dots: map[string]uint64{}})
+		sqltest.Equal(b.T, b.stateWithoutVisit(user), UserState{Dots: map[string]uint64{}})
 		stamp := b.raise("shop", 0)
 		want := UserState{AnnouncementState: announcementState(version, stamp, stamp), Dots: map[string]uint64{}}
-		sqltest.Equal(b.T, b.enter(user), want)
+		sqltest.Equal(b.T, b.recordVisit(user), want)
 		b.raise("shop", 0)
-		sqltest.Equal(b.T, b.enter(user), want) // again changes nothing
-		sqltest.Equal(b.T, b.standing(user), want)
+		sqltest.Equal(b.T, b.recordVisit(user), want) // again changes nothing
+		sqltest.Equal(b.T, b.stateWithoutVisit(user), want)
 		b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, user, 6); return err })
 		cleared := b.clear(user, "shop")
 		want.Segments, want.Dots["shop"] = services.SegmentState{Version: version, Bits: 6}, cleared
-		sqltest.Equal(b.T, b.enter(user), want)
+		sqltest.Equal(b.T, b.recordVisit(user), want)
 	})
 }
 
@@ -82,7 +82,7 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 		first := b.announce(1).Position
 		sqltest.Equal(b.T, b.markAnnouncements(user, first-1).Position, first) // new: the present end
 		second, third := b.announce(2).Position, b.announce(3).Position
-		version := b.enter(user).Version
+		version := b.recordVisit(user).Version
 		sqltest.Equal(b.T, b.markAnnouncements(user, third).Position, third)
 		late := b.markAnnouncements(user, second)
 		sqltest.Equal(b.T, []uint64{late.Position, late.Version, late.DotsFrom}, []uint64{third, version + 1, first})
@@ -96,29 +96,29 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			users := b.MakeUsers(fmt.Sprint("away", swept), fmt.Sprint("here", swept))
 			away, here := users[0], users[1]
 			b.raise("shop", 0)
-			b.enter(away)
+			b.recordVisit(away)
 			b.clear(away, "shop")
 			b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, away, 1); return err })
-			old := b.enter(away)
-			b.enter(here)
+			old := b.recordVisit(away)
+			b.recordVisit(here)
 			b.Clock.Advance(dormancy - time.Hour)
-			b.enter(here)
-			sqltest.Equal(b.T, b.enter(away), old) // just in time
+			b.recordVisit(here)
+			sqltest.Equal(b.T, b.recordVisit(away), old) // just in time
 			b.Clock.Advance(time.Hour)
-			b.enter(here)
+			b.recordVisit(here)
 			b.Clock.Advance(dormancy)
 			stamp := b.raise("shop", 0)
-			b.enter(here)
+			b.recordVisit(here)
 			if swept {
 				b.sweep(1)
-				sqltest.Equal(b.T, b.standing(away), UserState{Segments: old.Segments, Dots: map[string]uint64{}})
+				sqltest.Equal(b.T, b.stateWithoutVisit(away), UserState{Segments: old.Segments, Dots: map[string]uint64{}})
 			}
-			back := b.enter(away)
+			back := b.recordVisit(away)
 			if back.Version <= old.Version {
 				b.T.Fatalf("the version went from %d to %d", old.Version, back.Version)
 			}
 			sqltest.Equal(b.T, back, UserState{AnnouncementState: announcementState(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
-			sqltest.Equal(b.T, b.enter(here).Position < stamp, true)
+			sqltest.Equal(b.T, b.recordVisit(here).Position < stamp, true)
 		}
 	})
 }
@@ -140,10 +140,10 @@ func (b *bundle) sweep(limit int) (dropped int) {
 func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		for n := range 7 {
-			b.enter(b.MakeUsers(fmt.Sprint("user", n))[0])
+			b.recordVisit(b.MakeUsers(fmt.Sprint("user", n))[0])
 		}
 		b.Clock.Advance(dormancy + time.Second)
-		b.enter(b.MakeUsers("user3")[0])
+		b.recordVisit(b.MakeUsers("user3")[0])
 		last, dropped, err := dropDormant(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), 0, 3)
 		sqltest.Equal(b.T, []any{last, dropped, err}, []any{b.MakeUsers("user2")[0], 3, error(nil)})
 		sqltest.Equal(b.T, b.sweep(2), 3)
@@ -158,7 +158,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 		var users []services.UserID
 		for n := range 20 {
 			users = append(users, b.MakeUsers(fmt.Sprint("user", n))[0])
-			b.enter(users[n])
+			b.recordVisit(users[n])
 		}
 		b.Clock.Advance(dormancy + time.Second)
 		stamp := b.raise("shop", 0)
@@ -167,7 +167,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 		for _, user := range users {
 			for range 2 {
 				all.Go(func() {
-					if n := b.enter(user); n.Position != stamp || n.DotsFrom != stamp {
+					if n := b.recordVisit(user); n.Position != stamp || n.DotsFrom != stamp {
 						b.T.Errorf("user %d is at %+v, want %d", user, n, stamp)
 					}
 				})
@@ -176,7 +176,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 		all.Wait()
 		b.raise("shop", 0)
 		for _, user := range users {
-			sqltest.Equal(b.T, b.enter(user).Position, stamp)
+			sqltest.Equal(b.T, b.recordVisit(user).Position, stamp)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 // TestUserStateAgainstModel runs visits, marks, clears, absences and janitor rounds at random, and compares the user's state with a
 // model.
 func TestUserStateAgainstModel(t *testing.T) {
-	histories.Fewer(t, 3)
+	histories.Reduce(t, 3)
 	eachStore(t, func(b *bundle) {
 		history := 0
 		rapid.Check(b.T, func(t *rapid.T) {
@@ -215,7 +215,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 						forget()
 					}
 					visit()
-					b.enter(user)
+					b.recordVisit(user)
 					seen = b.Clock.Now()
 				case 3:
 					upTo := stamp - uint64(rapid.IntRange(0, 3).Draw(t, "back"))
@@ -235,7 +235,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 						forget()
 					}
 				}
-				got := b.standing(user)
+				got := b.stateWithoutVisit(user)
 				got.Version = min(got.Version, 1)
 				sqltest.Equal(t, got, model)
 			}

@@ -19,20 +19,20 @@ const (
 // kinds are the jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: kindStart, Class: jobs.Short, Each: jobs.OfPost(s.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
-		{Name: kindUser, Class: jobs.Short, Each: jobs.OfUser(s.project), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceAnnouncements)},
+		{Name: kindStart, Class: jobs.Short, Each: jobs.PostWork(s.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
+		{Name: kindUser, Class: jobs.Short, Each: jobs.UserWork(s.project), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceAnnouncements)},
 	}
 }
 
 // StartJob returns the job that gives an announcement its position in the list when it starts.
 func StartJob(a Announcement) jobs.NewJob {
-	job := jobs.Keyed(kindStart, a.ID.String())
+	job := jobs.KeyedJob(kindStart, a.ID.String())
 	job.NotBefore = a.StartsAt
 	return job
 }
 
 // UserJob returns the job that projects a user's position in the announcements, segments and dots into their document.
-func UserJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(kindUser, user) }
+func UserJob(user services.UserID) jobs.NewJob { return jobs.UserJob(kindUser, user) }
 
 // runStart starts an announcement whose time has come, and shows it on this node at once. The other nodes read it from the log.
 func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {

@@ -17,19 +17,19 @@ type reader interface {
 	announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error)
 }
 
-// database is the reader of a node.
-type database struct{ db *sql.DB }
+// sqlReader is the reader of a node.
+type sqlReader struct{ db *sql.DB }
 
-func (d database) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
+func (d sqlReader) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
 
-func (d database) announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+func (d sqlReader) announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
 	return Read(ctx, d.db.Runner, ids)
 }
 
 // State is the announcements and dots that all users share, as they are at a moment. It is immutable.
 type State struct {
 	Version       uint64         // of the log
-	Ended         uint64         // how many announcements have ended, see sequence; a clock that is set back does not lower it
+	EndedCount    uint64         // how many announcements have ended, see sequence; a clock that is set back does not lower it
 	Announcements []Announcement // the running ones, the newest first, without their texts
 	Dots          []Dot          // in the order of their names
 
@@ -45,10 +45,10 @@ type Memory struct {
 	texts   *changelog.Cache[services.PostID, Announcement]
 	current atomic.Pointer[State] // the state that was made last
 
-	// mu guards facts and lifted, and the making of current; readers of current take no lock.
-	mu     sync.Mutex
-	facts  *Facts // nil: never loaded
-	lifted uint64 // added to Ended, so that sequence does not fall when this node's clock is set back
+	// mu guards facts and endedOffset, and the making of current; readers of current take no lock.
+	mu          sync.Mutex
+	facts       *Facts // nil: never loaded
+	endedOffset uint64 // added to EndedCount, so that sequence does not fall when this node's clock is set back
 }
 
 // newMemory makes an empty cache that follows the log. Before the cache shows the dots of a load, it calls setDots with their names.
@@ -93,8 +93,8 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 // Such a reader gets the newest state. Otherwise an announcement that has just ended would flicker.
 const tolerance = time.Second
 
-// stateHolds is how long a state is valid if no announcement ends.
-const stateHolds = 24 * time.Hour
+// stateLifetime is how long a state is valid if no announcement ends.
+const stateLifetime = 24 * time.Hour
 
 // holdsAt reports whether the state is valid at a moment. A nil state never is.
 func (s *State) holdsAt(now time.Time) bool {
@@ -102,7 +102,7 @@ func (s *State) holdsAt(now time.Time) bool {
 }
 
 // Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
-// answer, the cache stays as it is. Unlike changelog.Following.Refresh it does not read the log: load reads everything anyway. It
+// answer, the cache stays as it is. Unlike changelog.KindFollower.Refresh it does not read the log: load reads everything anyway. It
 // may run beside the log's own load, since install keeps the newer of two loads.
 func (m *Memory) Refresh(ctx context.Context) error {
 	before := m.stamp()
@@ -136,7 +136,7 @@ func (m *Memory) load(ctx context.Context) error {
 	}
 	if m.install(&facts, func() { m.setDots(names) }) {
 		for _, announcement := range facts.Announcements {
-			m.texts.Changed(announcement.ID, announcement.UpdatedAt)
+			m.texts.RecordChange(announcement.ID, announcement.UpdatedAt)
 		}
 	}
 	return nil
@@ -213,19 +213,19 @@ func (m *Memory) stateAt(now time.Time) *State {
 }
 
 // makeState makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
-// nodes make the same state, even one that has just started. Only on a node whose clock was set back, lifted is added.
+// nodes make the same state, even one that has just started. Only on a node whose clock was set back, endedOffset is added.
 func (m *Memory) makeState(now time.Time) *State {
 	// The facts leave out what had ended when they were read, so no earlier moment can be shown.
 	if now.Before(m.facts.At) {
 		now = m.facts.At
 	}
-	shown := &State{Dots: m.facts.Dots, Version: m.facts.Version, Ended: m.facts.Ended, from: m.facts.At, until: now.Add(stateHolds)}
+	shown := &State{Dots: m.facts.Dots, Version: m.facts.Version, EndedCount: m.facts.EndedCount, from: m.facts.At, until: now.Add(stateLifetime)}
 	// passes reports whether an end is over, and narrows the time in which the state is valid.
 	passes := func(end time.Time) bool {
 		switch {
 		case end.IsZero():
 		case !now.Before(end):
-			shown.Ended++
+			shown.EndedCount++
 			shown.from = later(shown.from, end)
 			return true
 		case end.Before(shown.until):
@@ -242,12 +242,12 @@ func (m *Memory) makeState(now time.Time) *State {
 	for _, end := range m.facts.HiddenEnds {
 		passes(end)
 	}
-	shown.Ended += m.lifted
+	shown.EndedCount += m.endedOffset
 	if last := m.current.Load(); last != nil {
-		same := shown.Version == last.Version && shown.Ended == last.Ended
+		same := shown.Version == last.Version && shown.EndedCount == last.EndedCount
 		if sequence := last.sequence(); shown.sequence() < sequence || shown.sequence() == sequence && !same {
 			more := sequence - shown.sequence() + 1 // one more than the last sequence, which stands for other content
-			shown.Ended, m.lifted = shown.Ended+more, m.lifted+more
+			shown.EndedCount, m.endedOffset = shown.EndedCount+more, m.endedOffset+more
 		}
 	}
 	m.current.Store(shown)
@@ -255,8 +255,8 @@ func (m *Memory) makeState(now time.Time) *State {
 }
 
 // sequence rises with every change, including the changes that time makes, and is the same on every node that has the same facts
-// at the same time. Version counts twice because a change may lower Ended by one.
-func (s *State) sequence() uint64 { return 2*s.Version + s.Ended }
+// at the same time. Version counts twice because a change may lower EndedCount by one.
+func (s *State) sequence() uint64 { return 2*s.Version + s.EndedCount }
 
 // later is the later of two times.
 func later(a, b time.Time) time.Time {
@@ -314,8 +314,8 @@ func (s *State) visible(segments Segments, before uint64, limit int) (list []Ann
 	return list
 }
 
-// Shows reports whether an announcement runs and is addressed to a user, and returns it without its texts.
-func (s *State) Shows(id services.PostID, segments Segments) (Announcement, bool) {
+// FindVisible reports whether an announcement runs and is addressed to a user, and returns it without its texts.
+func (s *State) FindVisible(id services.PostID, segments Segments) (Announcement, bool) {
 	for _, announcement := range s.Announcements {
 		if announcement.ID == id && announcement.Segments.reaches(segments) {
 			return announcement, true

@@ -92,8 +92,8 @@ func ids(n *State) (list []services.PostID) {
 	return list
 }
 
-// entry is an announcement in the list that ends when the given time has passed since noon; 0 means never.
-func entry(id services.PostID, ends time.Duration) Announcement {
+// listedAnnouncement is an announcement in the list that ends when the given time has passed since noon; 0 means never.
+func listedAnnouncement(id services.PostID, ends time.Duration) Announcement {
 	a := Announcement{ID: id, Position: uint64(id), UpdatedAt: noon}
 	if ends > 0 {
 		a.EndsAt = noon.Add(ends)
@@ -103,7 +103,7 @@ func entry(id services.PostID, ends time.Duration) Announcement {
 
 func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
+	e.shared = Facts{At: noon, Version: 7, EndedCount: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
 	m := newCache(e)
 	first := mustStateAt(t, m, noon)
 	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
@@ -130,9 +130,9 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 
 // An announcement ends, and then this node learns of a change that was made before the end: the change still raises the sequence.
 // So does a change that moves the end of an announcement that has ended.
-func TestALateChangeHasItsOwnVersion(t *testing.T) {
+func TestALateChangeRaisesTheSequence(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
+	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{listedAnnouncement(1, time.Minute)}}
 	m := newCache(e)
 	mustStateAt(t, m, noon)
 	end := noon.Add(time.Minute)
@@ -145,11 +145,11 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 		}
 		return mustStateAt(t, m, facts.At)
 	}
-	raised := change(Facts{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []Dot{{Name: "shop"}}})
+	raised := change(Facts{At: end.Add(1), Stamp: 6, Version: 2, EndedCount: 1, Dots: []Dot{{Name: "shop"}}})
 	if raised.sequence() <= over.sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
 		t.Errorf("the raise has the version %d after %d", raised.sequence(), over.sequence())
 	}
-	longer := change(Facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{entry(1, time.Hour)}})
+	longer := change(Facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{listedAnnouncement(1, time.Hour)}})
 	if longer.sequence() <= raised.sequence() || len(longer.Announcements) != 1 {
 		t.Errorf("an end that was moved has the version %d after %d", longer.sequence(), raised.sequence())
 	}
@@ -159,11 +159,11 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 // than all before, because clients drop states that are not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
+	e.shared = Facts{At: noon, Stamp: 5, Version: 3, EndedCount: 1}
 	m := newCache(e)
 	now := mustStateAt(t, m, noon).sequence()
 	back := noon.Add(-time.Hour)
-	e.shared = Facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{entry(1, time.Nanosecond)}}
+	e.shared = Facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{listedAnnouncement(1, time.Nanosecond)}}
 	e.shared.Announcements[0].EndsAt = noon.Add(-time.Minute)
 	before := mustStateAt(t, m, back)
 	if len(before.Announcements) != 1 || before.sequence() <= now {
@@ -230,7 +230,7 @@ func TestTextsAreReadOnce(t *testing.T) {
 		return Announcement{ID: 1, Title: title, UpdatedAt: at}
 	}
 	e.whole = map[services.PostID]Announcement{1: text("old", noon)}
-	e.shared = Facts{At: noon, Stamp: 5, Announcements: []Announcement{entry(1, 0)}}
+	e.shared = Facts{At: noon, Stamp: 5, Announcements: []Announcement{listedAnnouncement(1, 0)}}
 	m := newCache(e)
 	title := func() string {
 		t.Helper()
@@ -270,7 +270,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 			for _, a := range slices.Backward(all) {
 				switch {
 				case a.overAt(now):
-					e.shared.Ended++
+					e.shared.EndedCount++
 				case a.Withdrawn:
 					e.shared.HiddenEnds = append(e.shared.HiddenEnds, a.EndsAt)
 				default:
@@ -303,7 +303,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 			switch step {
 			case 0:
 				version++
-				a := entry(services.PostID(len(all)+1), 0)
+				a := listedAnnouncement(services.PostID(len(all)+1), 0)
 				a.Position, a.EndsAt = version, ends
 				all = append(all, a)
 			case 1:
@@ -343,12 +343,12 @@ func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	m := newCache(e)
 	mustStateAt(t, m, noon)
 	users := []services.UserID{1, 2}
-	before := m.Log.Learned(users)
-	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, 0)}}
+	before := m.Log.LearnedSums(users)
+	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{listedAnnouncement(1, 0)}}
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := m.Log.Learned(users); after[0] <= before[0] || after[1] <= before[1] {
+	if after := m.Log.LearnedSums(users); after[0] <= before[0] || after[1] <= before[1] {
 		t.Errorf("what was learned went from %v to %v", before, after)
 	}
 }

@@ -18,8 +18,8 @@ type Page struct {
 	HasNext bool
 }
 
-// End is after every position: a page before it is the first. It is the greatest value that a cursor in SQL's numbers can have.
-const End = 1<<63 - 1
+// MaxPosition is after every position: a page before it is the first. It is the greatest value that a cursor in SQL's numbers can have.
+const MaxPosition = 1<<63 - 1
 
 // Page lists a user's current announcements before a position: exactly the unread ones that the badge counts, and the read ones.
 func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
@@ -42,7 +42,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 	}
 	var list []Announcement
 	for _, id := range ids {
-		if a, ok := at.shared.Shows(id, at.segments); ok {
+		if a, ok := at.shared.FindVisible(id, at.segments); ok {
 			list = append(list, a)
 		}
 	}

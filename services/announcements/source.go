@@ -31,7 +31,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 }
 
 // CopyNonCounts copies the dots of the badges that were shown earlier.
-func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.Shown) {
+func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.ShownBadges) {
 	badges.Dots = earlier.Badges.Dots
 }
 
@@ -73,17 +73,17 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
 	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
-	v.Expires(services.SourceAnnouncements, count)
+	v.RecordExpiry(services.SourceAnnouncements, count)
 	// Ends are time boundaries and not changes: each node counts them by its own clock, without a message.
-	v.AddSequence(state.sequence() - state.Ended)
-	v.AddBoundaries(int64(state.Ended))
-	v.ChangesAt(ends)
+	v.AddSequence(state.sequence() - state.EndedCount)
+	v.AddBoundaries(int64(state.EndedCount))
+	v.RecordChangeAt(ends)
 	badges.Announcements = source.Exact(count)
 	badges.Dots = state.dotsFor(own, segments, v.Document.DotsSeen)
 }
 
 // Explain lists the unread announcements.
-func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+func (b Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 	n := &State{
-		Announcements: []Announcement{entry(9, time.Hour), entry(7, 0), entry(5, time.Minute), entry(3, 0)},
+		Announcements: []Announcement{listedAnnouncement(9, time.Hour), listedAnnouncement(7, 0), listedAnnouncement(5, time.Minute), listedAnnouncement(3, 0)},
 		Dots:          []Dot{{Name: "a", Raises: []Raise{{At: 5}}}, {Name: "b", Raises: []Raise{{Target: 2, At: 7}}}},
 	}
 	n.Announcements[0].Segments, n.Announcements[2].Segments = 1, 2
@@ -21,7 +21,7 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 	}{{0, 0, 2, 0}, {1, 0, 3, time.Hour}, {3, 0, 4, time.Minute}, {3, 5, 2, time.Hour}, {2, 4, 2, time.Minute}, {3, 9, 0, 0}} {
 		state := services.AnnouncementState{Version: 1, Position: c.position}
 		count, ends := n.countUnread(state, c.segments)
-		if count != c.count || !ends.Equal(entry(0, c.ends).EndsAt) {
+		if count != c.count || !ends.Equal(listedAnnouncement(0, c.ends).EndsAt) {
 			t.Errorf("%+v: %d unread until %s", c, count, ends)
 		}
 		listed := 0
@@ -40,10 +40,10 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 	if page := n.visible(3, 9, 2); len(page) != 2 || page[0].ID != 7 || page[1].ID != 5 {
 		t.Errorf("a page after the first: %v", page)
 	}
-	if _, ok := n.Shows(9, 0); ok {
+	if _, ok := n.FindVisible(9, 0); ok {
 		t.Error("an announcement for others is shown")
 	}
-	if a, ok := n.Shows(9, 1); !ok || a.ID != 9 {
+	if a, ok := n.FindVisible(9, 1); !ok || a.ID != 9 {
 		t.Error("an announcement is not shown")
 	}
 	lit := func(state services.AnnouncementState, segments Segments, cleared map[string]uint64) (all [2]bool) {

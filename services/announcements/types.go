@@ -94,13 +94,13 @@ func checkName(field, name string) error {
 	if len(name) == 0 || len(name) > maxName {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", field, maxName, len(name))
 	}
-	if strings.ContainsFunc(name, notOfName) {
+	if strings.ContainsFunc(name, isInvalidInName) {
 		return services.Errorf(services.Invalid, "%s: %s: only a-z, 0-9, '_', '.' and '-' are allowed", field, services.Quote(name))
 	}
 	return nil
 }
 
-// notOfName reports whether a character may not be in a name. Names are keys of documents' fields and of the log.
-func notOfName(r rune) bool {
+// isInvalidInName reports whether a character may not be in a name. Names are keys of documents' fields and of the log.
+func isInvalidInName(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-'
 }

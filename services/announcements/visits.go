@@ -12,7 +12,7 @@ import (
 // arrive gives a new user their position in the announcements and dots, in the transaction of their first action. Announcements
 // from before that do not count as unread for them.
 func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
-	return enter(ctx, tx, user, tx.ReadClock(s.projector.ActiveSince))
+	return ensurePosition(ctx, tx, user, tx.ReadClock(s.projector.ActiveSince))
 }
 
 // userState is a user's state, from SQL: see userStates.
@@ -52,9 +52,9 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	}
 	// Each user has their own transaction: a user arrives only once, and others must not wait for the rows of all of them.
 	for _, user := range arrived {
-		// projector.Arrive runs the arrival of every feature, and this one's arrive among them, in one transaction. So the states are
+		// projector.RecordVisit runs the VisitWriter of every feature, and this one's arrive among them, in one transaction. So the states are
 		// read again below.
-		if err := s.projector.Arrive(ctx, user); err != nil {
+		if err := s.projector.RecordVisit(ctx, user); err != nil {
 			return nil, err
 		}
 	}
@@ -70,22 +70,22 @@ func (s *Service) dormant(document rdb.Document) bool {
 	return document.Ready && lastSeen.Before(s.projector.ActiveSince())
 }
 
-// dormantStep is how many users' positions one turn of the janitor of package projector checks.
-const dormantStep = 20_000
+// usersPerTurn is how many users' positions one turn of the janitor of package projector checks.
+const usersPerTurn = 20_000
 
 // dormantPositions deletes the positions of dormant users, some of them in each turn.
 type dormantPositions struct {
 	service *Service
-	// The janitor runs one turn at a time, so walked needs no lock. A node that restarts begins anew, and several nodes walk beside
+	// The janitor runs one turn at a time, so walkedUpTo needs no lock. A node that restarts begins anew, and several nodes walk beside
 	// each other.
-	walked services.UserID // the user ID that the walk has reached
+	walkedUpTo services.UserID // the user ID that the walk has reached
 }
 
 // forget checks the next users. After an error it tries the same users again.
 func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
-	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.projector.ActiveSince(), d.walked, dormantStep)
+	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.projector.ActiveSince(), d.walkedUpTo, usersPerTurn)
 	if err == nil {
-		d.walked = walked
+		d.walkedUpTo = walked
 	}
 	return dropped, err
 }

@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	usersPerTurn = 100
-	parallel     = 2                // users whose facts are read at once
-	checkAgain   = 2 * time.Second  // between the check that finds a difference and the next check
-	maxChecks    = 10               // of a user who changes all the time; the next lap checks them again
-	maxSuspects  = 1000             // while there are this many suspects, no other user is visited
-	poll         = time.Second      // the longest rest of Run between two turns
-	turnLease    = 30 * time.Second // after it, another node takes the turn of a node that died
+	usersPerTurn  = 100
+	parallelReads = 2                // users whose facts are read at once
+	recheckDelay  = 2 * time.Second  // between the check that finds a difference and the next check
+	maxChecks     = 10               // of a user who changes all the time; the next lap checks them again
+	maxSuspects   = 1000             // while there are this many suspects, no other user is visited
+	poll          = time.Second      // the longest rest of Run between two turns
+	turnLease     = 30 * time.Second // after it, another node takes the turn of a node that died
 	// A job that a worker has claimed is due again when the worker's lease on it ends. longestLease is how far ahead of this node's
 	// clock that may be. A lease counts from the time of a transaction, which may be ahead of this clock.
 	longestLease = time.Minute
@@ -190,14 +190,14 @@ func (a *Audit) recheck(ctx context.Context) error {
 		// check found. The time of the check decides which jobs these are, and not the present time: otherwise a job that is due each
 		// minute would keep a suspect waiting forever.
 		of := check{s.job, s.at}
-		if _, known := waiting[of]; !known && !now.Before(s.at.Add(checkAgain)) {
-			waits, err := jobs.Waits(ctx, a.Store, s.job, s.at.Add(mostAhead), now.Add(longestLease))
+		if _, known := waiting[of]; !known && !now.Before(s.at.Add(recheckDelay)) {
+			waits, err := jobs.AnyWaits(ctx, a.Store, s.job, s.at.Add(mostAhead), now.Add(longestLease))
 			if err != nil {
 				return err
 			}
 			waiting[of] = waits
 		}
-		if now.Before(s.at.Add(checkAgain)) || waiting[of] {
+		if now.Before(s.at.Add(recheckDelay)) || waiting[of] {
 			kept = append(kept, s)
 		} else {
 			due = append(due, s)
@@ -242,7 +242,7 @@ func (a *Audit) repair(ctx context.Context, user services.UserID, differs []stri
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
 	defer func() { err = a.logPanic(err) }()
 	defer services.Recover(&err)
-	return a.Projector.Remake(ctx, user)
+	return a.Projector.EmptyAndRestore(ctx, user)
 }
 
 // logPanic logs the error of a panic, and returns any other error. A panic concerns one user: if it ended the turn, no node would ever
@@ -258,7 +258,7 @@ func (a *Audit) logPanic(err error) error {
 // compare compares users' projections with the facts. It reads the projections, then the facts, then the number of the newest job,
 // which it returns: a projection may lack effects of jobs up to this one. It returns nil for a user whose comparison panicked.
 func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*projector.Comparison, job int64, err error) {
-	snapshots, err := a.Redis.Snapshots(ctx, users)
+	snapshots, err := a.Redis.ReadSnapshots(ctx, users)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -268,7 +268,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 	}
 	found = make([]*projector.Comparison, len(users))
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(parallelReads)
 	for i, user := range users {
 		group.Go(func() error {
 			one, err := a.compareOne(within, user, snapshots[i], stamp)
@@ -282,7 +282,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 		return nil, 0, err
 	}
 	// The last job is read after the facts: every effect by which the facts are ahead belongs to this job or an earlier one.
-	job, err = jobs.Last(ctx, a.Store)
+	job, err = jobs.LastID(ctx, a.Store)
 	return found, job, err
 }
 

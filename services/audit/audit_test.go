@@ -44,22 +44,22 @@ func runLap(w node, a *audit.Audit) {
 	w.Must(err)
 }
 
-// litUser returns a user with posts, notifications, a site message, a dot, views, conversations and a display policy, and an author
+// newFullUser returns a user with posts, notifications, a site message, a dot, views, conversations and a display policy, and an author
 // whom the user follows and who was huge for a time.
-func litUser(w node) (user, author services.UserID) {
+func newFullUser(w node) (user, author services.UserID) {
 	w.TB.Helper()
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	user, author = users[0], users[1]
 	w.SetMode(author, services.AuthorHuge)
 	w.SetMode(author, services.AuthorSmall)
 	w.Follow(author, user)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	first := w.Post(author)
 	for range 3 {
 		w.Post(author)
 	}
 	notificationstest.Like(w.World, w.Post(user), user, author)
-	send(w, user, author)
+	sendSiteMessage(w, user, author)
 	w.do(w.announcements.SetSegments(author, []string{"a", "b", "c"}))
 	w.do(w.announcements.SetSegments(user, []string{"a", "c"}))
 	w.do(w.announcements.RaiseDot("shop", nil))
@@ -83,7 +83,7 @@ func litUser(w node) (user, author services.UserID) {
 		w.do(w.chat.Send(author, id, "hello", users[:1]))
 	}
 	enqueue(w, fanout.SeenJob(user), projector.PolicyJob(user), announcements.UserJob(user))
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	_, err := w.Projector.Recount(w.TB.Context(), user) // this writes the last WayVersion, which no job projects
 	w.Must(err)
 	return user, author
@@ -95,19 +95,19 @@ func shownOf(w node, user services.UserID) rdb.Snapshot {
 	return rdbtest.Snapshot(w.TB, w.Redis, user)
 }
 
-// content returns a projection without the parts that every rebuild changes.
-func content(shown rdb.Snapshot) rdb.Snapshot {
+// stableParts returns a projection without the parts that every rebuild changes.
+func stableParts(shown rdb.Snapshot) rdb.Snapshot {
 	shown.Fields = maps.Clone(shown.Fields)
 	for _, field := range []string{"n", "rm", "d", "Cv"} {
 		delete(shown.Fields, field)
 	}
-	shown.Removed = time.Time{}
+	shown.RemovedAt = time.Time{}
 	shown.Document.N, shown.Document.Day, shown.Document.Conversations.Version = 0, 0, 0
 	return shown
 }
 
-// later returns the value of a versioned field with a later version.
-func later(value string) string { return "9" + value }
+// withLaterVersion returns the value of a versioned field with a later version.
+func withLaterVersion(value string) string { return "9" + value }
 
 // corruptions returns wrong and well-formed values of the fields of a document, by the names that the fields have in Redis.
 func corruptions(fields map[string]string) map[string][]string {
@@ -117,19 +117,19 @@ func corruptions(fields map[string]string) map[string][]string {
 		"L": {"\x00\x00\x00\x4d\x00\x00\x00\x00\x00\x00\x00\x01"}, "B": {"7;"},
 		"fq": {"0000000000000"}, "ft": {"0000000000001"}, "rm": {"9000000000000000"}, "d": {"99999"},
 		"Cu": {"0", "2", "7"}, "Cm": {"0", "9"}, "R": {"", "\x00\x00\x00\x01\x00\x00\x00\x09"},
-		"P": {"0", later(fields["P"]), strings.TrimSuffix(fields["P"], ";0") + ";60"}, "A": {"0", later(fields["A"]), fields["A"] + "0"},
-		"G": {"0", later(fields["G"]), fields["G"] + "0"}, "Sgeneral": {"0", later(fields["Sgeneral"]), fields["Sgeneral"] + "0"}, "Dshop": {later(fields["Dshop"]), fields["Dshop"] + "0"},
+		"P": {"0", withLaterVersion(fields["P"]), strings.TrimSuffix(fields["P"], ";0") + ";60"}, "A": {"0", withLaterVersion(fields["A"]), fields["A"] + "0"},
+		"G": {"0", withLaterVersion(fields["G"]), fields["G"] + "0"}, "Sgeneral": {"0", withLaterVersion(fields["Sgeneral"]), fields["Sgeneral"] + "0"}, "Dshop": {withLaterVersion(fields["Dshop"]), fields["Dshop"] + "0"},
 		"Dtoy": {"9000000000000000;9000000000000000"},
-		"V":    {"0", later(fields["V"]), strings.TrimSuffix(fields["V"], "0") + "1", strings.Replace(fields["V"], ";2;", ";3;", 1)},
+		"V":    {"0", withLaterVersion(fields["V"]), strings.TrimSuffix(fields["V"], "0") + "1", strings.Replace(fields["V"], ";2;", ";3;", 1)},
 	}
 	for _, category := range services.Categories {
 		counts, head := "N"+string(category[:1]), "H"+string(category[:1])
-		if fields[counts] == rdb.Unborn {
+		if fields[counts] == rdb.InitialValue {
 			wrong[counts], wrong[head] = []string{"3;0;20484;1,0,0,0,0,0,0,0"}, []string{"3;0000000000009"}
 			continue
 		}
-		wrong[counts] = []string{"0", later(fields[counts]), fields[counts] + "1", strings.Replace(fields[counts], "1,0", "0,1", 1)}
-		wrong[head] = []string{"0", later(fields[head])}
+		wrong[counts] = []string{"0", withLaterVersion(fields[counts]), fields[counts] + "1", strings.Replace(fields[counts], "1,0", "0,1", 1)}
+		wrong[head] = []string{"0", withLaterVersion(fields[head])}
 	}
 	return wrong
 }
@@ -138,7 +138,7 @@ func corruptions(fields map[string]string) map[string][]string {
 // nothing.
 func TestAuditRepairsEveryWrongField(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 0 || got.Visited != 3 || got.Mended != 0 {
@@ -169,7 +169,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 			if got := a.Stats(); got.Drifted != drifted {
 				t.Fatalf("%s = %q after %q: %+v, want %d", field, value, before.Fields[field], got, drifted)
 			}
-			if difference := cmp.Diff(content(good), content(after)); difference != "" {
+			if difference := cmp.Diff(stableParts(good), stableParts(after)); difference != "" {
 				t.Fatalf("%s = %q was made:\n%s", field, value, difference)
 			}
 			if after.Document.N <= before.Document.N {
@@ -186,7 +186,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 // The audit repairs the other keys too: missing, additional and different entries and states, and keys of another type.
 func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	runLap(w, a)
 	good := shownOf(w, user)
@@ -222,10 +222,10 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 		if got := a.Stats(); got.Drifted != drifted {
 			t.Fatalf("%s: %+v, want %d", what, got, drifted)
 		}
-		if difference := cmp.Diff(content(good), content(shownOf(w, user))); difference != "" {
+		if difference := cmp.Diff(stableParts(good), stableParts(shownOf(w, user))); difference != "" {
 			t.Fatalf("%s was made:\n%s", what, difference)
 		}
-		w.Agree(user)
+		w.CheckAgainstFacts(user)
 	}
 }
 
@@ -233,10 +233,10 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 // that is lost completely is left to its reader.
 func TestAuditRestoresLostViews(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
-	good := content(shownOf(w, user))
+	good := stableParts(shownOf(w, user))
 	for i, spoil := range []func(){
 		func() { w.Server.Do("HDEL", key("b"), "NL") },
 		func() { w.Server.Do("HSET", key("b"), "st", "0") },
@@ -249,7 +249,7 @@ func TestAuditRestoresLostViews(t *testing.T) {
 	} {
 		spoil()
 		runLap(w, a)
-		if difference := cmp.Diff(good, content(shownOf(w, user))); difference != "" {
+		if difference := cmp.Diff(good, stableParts(shownOf(w, user))); difference != "" {
 			t.Errorf("loss %d was brought back as:\n%s", i, difference)
 		}
 		if got := a.Stats(); got.Mended != uint64(i+1) || got.Drifted != 0 {
@@ -266,7 +266,7 @@ func TestAuditRestoresLostViews(t *testing.T) {
 // Counts of notifications belong to a day and may be compared on a later day. That is no difference.
 func TestAuditAllowsForPassingDays(t *testing.T) {
 	w := served(t, nil)
-	litUser(w)
+	newFullUser(w)
 	a := newAudit(w, auditEvery)
 	for range 10 {
 		w.Clock.Advance(24 * time.Hour)
@@ -280,10 +280,10 @@ func TestAuditAllowsForPassingDays(t *testing.T) {
 // Lag is not drift: while a job explains a difference, the audit waits, and rebuilds nothing.
 func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
-	user, author := litUser(w)
+	user, author := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	notificationstest.Like(w.World, w.Post(author), author, user)
-	send(w, user, author)
+	sendSiteMessage(w, user, author)
 	w.Unfollow(author, user)
 	for range 5 {
 		runLap(w, a) // the workers have stopped long ago
@@ -291,12 +291,12 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	if got := a.Stats(); got.Drifted != 0 {
 		t.Errorf("what jobs were to bring is taken for drift: %+v", got)
 	}
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 0 {
 		t.Errorf("what jobs have brought: %+v", got)
 	}
-	w.Agree(user, author)
+	w.CheckAgainstFacts(user, author)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", services.MaxPostID-1)
 		return err
@@ -305,14 +305,14 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	if got := a.Stats(); got.Drifted != 1 {
 		t.Errorf("a mark that no job projects: %+v", got)
 	}
-	w.Agree(user, author)
+	w.CheckAgainstFacts(user, author)
 }
 
 // A job's lease may end later than a lease that is taken now: the job was claimed after the audit read its clock, or by a node
 // whose clock is ahead. Such a job still explains a difference.
 func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 	w := served(t, nil)
-	user, author := litUser(w)
+	user, author := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	notificationstest.Like(w.World, w.Post(author), author, user)
 	for range 2 {
@@ -330,14 +330,14 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 		t.Errorf("what a claimed job is to bring is taken for drift: %+v", got)
 	}
 	w.Must(w.Fanout.RunJobs(t.Context(), claimed))
-	w.Quiet(w.Fanout)
-	w.Agree(user, author)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(user, author)
 }
 
 // A user who changes between any two checks is not repaired, because no two checks saw the same state.
 func TestAuditSkipsUsersWhoChange(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "Cu", "77")
 	w.Clock.Advance(auditEvery)
@@ -359,7 +359,7 @@ func TestAuditSkipsUsersWhoChange(t *testing.T) {
 // Without Redis an audit waits, and forgets no user.
 func TestAuditWithoutRedis(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	_, err := a.RunOnce(t.Context())
@@ -374,5 +374,5 @@ func TestAuditWithoutRedis(t *testing.T) {
 		_, err := a.RunOnce(t.Context())
 		return err == nil && a.Stats().Drifted == 1
 	})
-	w.Agree(user)
+	w.CheckAgainstFacts(user)
 }

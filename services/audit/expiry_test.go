@@ -17,7 +17,7 @@ func TestAuditAllowsForExpiredItems(t *testing.T) {
 	w := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) {
 		cfg.Expiry = services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
 	}}))
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	runLap(w, a)
 	drifted := uint64(0)

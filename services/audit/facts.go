@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// auditUsers is the name of the only row of the table audit.
-const auditUsers = "users"
+// auditRow is the name of the only row of the table audit.
+const auditRow = "users"
 
 // maxAuditSpan bounds how many user IDs one turn scans for active users.
 const maxAuditSpan = 10_000
@@ -54,7 +54,7 @@ type auditPace struct {
 // the lap's time. If no turn is due, next is the time to ask again.
 func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, taken bool, next time.Time, err error) {
 	var visited, lapAt, leaseUntil, total int64
-	if _, err := s.One(ctx, auditState, []any{auditUsers}, &visited, &lapAt, &leaseUntil, &total); err != nil {
+	if _, err := s.One(ctx, auditState, []any{auditRow}, &visited, &lapAt, &leaseUntil, &total); err != nil {
 		return turn, false, next, err
 	}
 	now := s.Now()
@@ -82,7 +82,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
 	}
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		changed, err := tx.Run(ctx, takeAudit, auditUsers, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
+		changed, err := tx.Run(ctx, takeAudit, auditRow, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
 		taken = changed == 1
 		return err
 	})
@@ -100,7 +100,7 @@ func dueAfter(lap time.Duration, visited, total int64) time.Duration {
 // readRange lists the next active users, and the user ID up to which this list is complete.
 func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
-	users, err = sql.Column[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
+	users, err = sql.ReadColumn[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
 	// The range may have more active users than one turn visits: the turn ends at the last user of the list.
 	if len(users) == pace.Limit {
 		upTo = int64(users[len(users)-1])
@@ -111,7 +111,7 @@ func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPac
 // passTurn records that the users of a turn were visited. It does nothing when the lease was lost.
 func passTurn(ctx context.Context, s *sql.DB, turn auditTurn) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visitedUpTo, turn.lapAt)
+		_, err := tx.Run(ctx, passAudit, auditRow, turn.token, turn.visitedUpTo, turn.lapAt)
 		return err
 	})
 }

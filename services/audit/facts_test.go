@@ -17,8 +17,8 @@ import (
 // lap is the time of a lap in these tests.
 const lap = 10 * time.Minute
 
-// eachTurns runs a test on both SQL engines.
-func eachTurns(t *testing.T, test func(b turns)) {
+// eachEngine runs a test on both SQL engines.
+func eachEngine(t *testing.T, test func(b turns)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(turns{b}) })
 }
@@ -31,8 +31,8 @@ func (b turns) pace(limit int) auditPace {
 	return auditPace{Lap: lap, Limit: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }
 
-// crowd creates users, some of them active, and returns the active ones.
-func (b turns) crowd(count int, active func(i int) bool) (seen []services.UserID) {
+// addUsers creates users, some of them active, and returns the active ones.
+func (b turns) addUsers(count int, active func(i int) bool) (seen []services.UserID) {
 	b.T.Helper()
 	keys := make([]string, count)
 	for i := range keys {
@@ -62,9 +62,9 @@ func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
 
 // A lap visits each active user once, evenly over its time, and the next lap begins when that time is over.
 func TestAuditLaps(t *testing.T) {
-	eachTurns(t, func(b turns) {
+	eachEngine(t, func(b turns) {
 		start := b.Clock.Now()
-		active := b.crowd(20, func(i int) bool { return i%4 != 0 })
+		active := b.addUsers(20, func(i int) bool { return i%4 != 0 })
 		for range 3 {
 			var visited []services.UserID
 			for len(visited) < len(active) {
@@ -95,9 +95,9 @@ func TestAuditLaps(t *testing.T) {
 }
 
 // A turn belongs to one node until it is passed on. If the node dies, another node takes the turn when the lease ends.
-func TestAuditTurnsAreHeld(t *testing.T) {
-	eachTurns(t, func(b turns) {
-		active := b.crowd(10, func(int) bool { return true })
+func TestAuditTurnsBelongToOneNode(t *testing.T) {
+	eachEngine(t, func(b turns) {
+		active := b.addUsers(10, func(int) bool { return true })
 		first, _ := b.turn(6)
 		sqltest.Equal(b.T, first.Users, active[:6])
 		if _, wait := b.turn(6); wait != 30*time.Second {
@@ -123,8 +123,8 @@ func TestAuditTurnsAreHeld(t *testing.T) {
 
 // After a long pause an audit continues where it stopped, and skips the laps that it missed.
 func TestAuditCatchesUp(t *testing.T) {
-	eachTurns(t, func(b turns) {
-		b.crowd(10, func(int) bool { return true })
+	eachEngine(t, func(b turns) {
+		b.addUsers(10, func(int) bool { return true })
 		first, _ := b.turn(5)
 		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil {
 			b.T.Fatal(err)
@@ -154,8 +154,8 @@ func TestAuditCatchesUp(t *testing.T) {
 
 // Nodes that ask at once get different turns, one at a time, and together they visit everyone.
 func TestAuditTurnsAreShared(t *testing.T) {
-	eachTurns(t, func(b turns) {
-		active := b.crowd(60, func(int) bool { return true })
+	eachEngine(t, func(b turns) {
+		active := b.addUsers(60, func(int) bool { return true })
 		b.turn(1) // the lap begins
 		b.Clock.Advance(2 * lap)
 		var mu sync.Mutex
@@ -202,7 +202,7 @@ func TestAuditTurnsAreShared(t *testing.T) {
 }
 
 func TestAuditWithoutUsers(t *testing.T) {
-	eachTurns(t, func(b turns) {
+	eachEngine(t, func(b turns) {
 		turn, wait := b.turn(5)
 		if wait != 0 || len(turn.Users) != 0 {
 			b.T.Errorf("%+v, %s", turn, wait)

@@ -22,8 +22,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// flight has people who act all the time, while jobs run concurrently.
-type flight struct {
+// activePeople has people who act all the time, while jobs run concurrently.
+type activePeople struct {
 	w      node
 	people []services.UserID
 	random *rand.Rand
@@ -32,11 +32,11 @@ type flight struct {
 	posts []services.Post
 }
 
-// someone returns one of the people, at random.
-func (f *flight) someone() services.UserID { return f.people[f.random.IntN(len(f.people))] }
+// randomPerson returns one of the people, at random.
+func (f *activePeople) randomPerson() services.UserID { return f.people[f.random.IntN(len(f.people))] }
 
-// post returns one of the posts, at random; false if there is none yet.
-func (f *flight) post() (services.Post, bool) {
+// randomPost returns one of the posts, at random; false if there is none yet.
+func (f *activePeople) randomPost() (services.Post, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.posts) == 0 {
@@ -46,9 +46,9 @@ func (f *flight) post() (services.Post, bool) {
 }
 
 // act performs one random mutation, with its job.
-func (f *flight) act(ctx context.Context, tx *sql.Tx) error {
-	user, other := f.someone(), f.someone()
-	post, some := f.post()
+func (f *activePeople) act(ctx context.Context, tx *sql.Tx) error {
+	user, other := f.randomPerson(), f.randomPerson()
+	post, some := f.randomPost()
 	switch action := f.random.IntN(10); {
 	case action < 3 || !some:
 		post := services.Post{ID: f.w.IDs.Next(), Author: user, Kind: services.PostKindPost, Body: "body"}
@@ -90,11 +90,11 @@ func (f *flight) act(ctx context.Context, tx *sql.Tx) error {
 // Hundreds of people are audited while posts are pushed, likes counted and marks made, and while jobs stop for a time. None
 // of these changes is reported as drift, and in the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
-	w := populous(t)
-	f := &flight{w: w, people: w.Users(250), random: rand.New(rand.NewPCG(1, 2))}
+	w := newPostgresNode(t)
+	f := &activePeople{w: w, people: w.MakeUsers(250), random: rand.New(rand.NewPCG(1, 2))}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range 500 {
-			if a, b := f.someone(), f.someone(); a != b {
+			if a, b := f.randomPerson(), f.randomPerson(); a != b {
 				if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: a, Followee: b, Since: w.IDs.Next()}); err != nil {
 					return err
 				}
@@ -105,7 +105,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 		}
 		return nil
 	})
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	a := newAudit(w, time.Minute)
 	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
 	defer stop()
@@ -152,21 +152,21 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	}
 	stop()
 	busy.Wait()
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	for range 2 {
 		runLap(w, a)
 	}
 	if got := a.Stats(); got.Drifted != 0 || got.Mended != 0 || got.Visited < 250 {
 		t.Errorf("%d posts: %+v", len(f.posts), got)
 	}
-	w.Agree(f.people[:50]...)
+	w.CheckAgainstFacts(f.people[:50]...)
 }
 
 // Steps of jobs, of the audit and of a few users who often act on each other happen in any order. The audit reports none
 // of them as drift, and then finds a wrong number.
 func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	w := served(t, nil)
-	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}
+	f := &activePeople{w: w, people: w.MakeUsers(4), random: rand.New(rand.NewPCG(3, 4))}
 	a := newAudit(w, time.Minute)
 	workers := w.Fanout.Workers(1)
 	for range 1500 {
@@ -186,7 +186,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if got := a.Stats(); got.Visited < 50 || got.Mended != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -201,8 +201,8 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 
 // Two nodes share the laps, and if one of them can take no more turns, the other visits all users.
 func TestAuditsShareTheirLaps(t *testing.T) {
-	w := populous(t)
-	users := w.Users(250)
+	w := newPostgresNode(t)
+	users := w.MakeUsers(250)
 	here, there := newAudit(w, auditEvery), newAudit(newNode(w.AnotherNode()), auditEvery)
 	for step := range 40 {
 		order := []*audit.Audit{here, there}
@@ -238,7 +238,7 @@ func TestAuditsShareTheirLaps(t *testing.T) {
 // An audit runs until its context ends, and repairs a wrong count meanwhile.
 func TestAnAuditRuns(t *testing.T) {
 	w := served(t, nil)
-	user := w.Users(1)[0]
+	user := w.MakeUsers(1)[0]
 	w.Server.Do("HSET", "{u1}:b", "fc", "299")
 	a := newAudit(w, auditEvery)
 	ctx, end := context.WithCancel(t.Context())
@@ -261,8 +261,8 @@ func TestAnAuditRuns(t *testing.T) {
 // A user who is visited twice before their second check stays one suspect, so that a fault is counted and repaired once.
 func TestOneDriftIsCountedOnce(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
-	const lap = 2 * time.Second // the audit plans its visits half of this apart, which is less than checkAgain
+	user, _ := newFullUser(w)
+	const lap = 2 * time.Second // the audit plans its visits half of this apart, which is less than recheckDelay
 	a := newAudit(w, lap)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late checks
@@ -273,5 +273,5 @@ func TestOneDriftIsCountedOnce(t *testing.T) {
 	if got := a.Stats().Drifted; got != 1 {
 		t.Errorf("one wrong number was counted %d times", got)
 	}
-	w.Agree(user)
+	w.CheckAgainstFacts(user)
 }

@@ -42,9 +42,9 @@ func newNode(w *fanouttest.World) node {
 		DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
 	})
 	return node{w, announcements.New(announcements.Config{
-		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
+		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Caches.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{
-		Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxWriteMembers: 2,
+		Store: w.Store, Redis: w.Redis, Changes: w.Caches.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxWriteMembers: 2,
 	}), lists}
 }
 
@@ -61,8 +61,8 @@ func newAudit(w node, every time.Duration) *audit.Audit {
 	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Every: every})
 }
 
-// world returns a world on the engines that start fastest.
-func world(t *testing.T, settings func(*fanout.Config)) node {
+// newFastNode returns a world on the engines that start fastest.
+func newFastNode(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))
 }
@@ -73,8 +73,8 @@ func served(t *testing.T, settings func(*fanout.Config)) node {
 	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
-// populous returns a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
-func populous(t *testing.T) node {
+// newPostgresNode returns a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
+func newPostgresNode(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 }
@@ -85,8 +85,8 @@ func enqueue(w node, queued ...jobs.NewJob) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
 }
 
-// send sends users a site message.
-func send(w node, users ...services.UserID) {
+// sendSiteMessage sends users a site message.
+func sendSiteMessage(w node, users ...services.UserID) {
 	w.TB.Helper()
 	id := messages.ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -17,29 +17,29 @@ import (
 
 // faults let the comparison or the rebuild of users panic.
 type faults struct {
-	compared services.UserID                // the user whose comparison panics; 0: none
-	panicFor func(users ...services.UserID) // sets the users whose rebuild panics
+	comparePanicsFor services.UserID                // the user whose comparison panics; 0: none
+	panicFor         func(users ...services.UserID) // sets the users whose rebuild panics
 }
 
-// faulty is a world with faults, its audit and its log.
-func faulty(t *testing.T) (w node, f *faults, a *audit.Audit, log *bytes.Buffer) {
+// newFaultyNode is a world with faults, its audit and its log.
+func newFaultyNode(t *testing.T) (w node, f *faults, a *audit.Audit, log *bytes.Buffer) {
 	t.Helper()
 	f, log = &faults{}, &bytes.Buffer{}
 	lower := fanouttest.New(t, fanouttest.Options{})
 	lower.Projector.RegisterAuditPart("a part with a fault", func(_ context.Context, user services.UserID, _ rdb.Snapshot) (any, []string, error) {
-		if user == f.compared {
+		if user == f.comparePanicsFor {
 			panic("while it compares")
 		}
 		return nil, nil, nil
 	})
-	f.panicFor = lower.FaultyRebuild()
+	f.panicFor = lower.RegisterFaultyRebuild()
 	w = newNode(lower)
 	w.Log = slog.New(slog.NewTextHandler(log, nil))
 	return w, f, newAudit(w, auditEvery), log
 }
 
-// spoil makes the counts of users' feeds wrong.
-func spoil(w node, users ...services.UserID) {
+// spoilFeedCounts makes the counts of users' feeds wrong.
+func spoilFeedCounts(w node, users ...services.UserID) {
 	for _, user := range users {
 		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	}
@@ -60,10 +60,10 @@ func runTurns(w node, a *audit.Audit) {
 // A user whose comparison panics is not compared: the log has the panic, the turn goes on with the others and is passed
 // on. A later lap compares the user again.
 func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
-	w, f, a, log := faulty(t)
-	users := w.Users(3)
-	spoil(w, users...)
-	f.compared = users[1]
+	w, f, a, log := newFaultyNode(t)
+	users := w.MakeUsers(3)
+	spoilFeedCounts(w, users...)
+	f.comparePanicsFor = users[1]
 	runTurns(w, a)
 	if got := a.Stats(); got.Visited != 2 || got.Drifted != 2 {
 		t.Errorf("%+v", got)
@@ -71,25 +71,25 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 	if text := log.String(); strings.Count(text, "while it compares") != 1 {
 		t.Errorf("the log is %s", text)
 	}
-	f.compared = 0
+	f.comparePanicsFor = 0
 	runTurns(w, a)
 	if got := a.Stats(); got.Visited != 5 || got.Drifted != 3 {
 		t.Errorf("when the fault was mended: %+v", got)
 	}
-	w.Agree(users...)
+	w.CheckAgainstFacts(users...)
 }
 
 // A suspect whose second comparison panics, or whose repair does, is left to the next lap. The other suspects are repaired, and the
 // turns go on.
 func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 	for what, breaks := range map[string]func(f *faults, user services.UserID){
-		"compared again": func(f *faults, user services.UserID) { f.compared = user },
+		"compared again": func(f *faults, user services.UserID) { f.comparePanicsFor = user },
 		"repaired":       func(f *faults, user services.UserID) { f.panicFor(user) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			w, f, a, log := faulty(t)
-			users := w.Users(3)
-			spoil(w, users...)
+			w, f, a, log := newFaultyNode(t)
+			users := w.MakeUsers(3)
+			spoilFeedCounts(w, users...)
 			w.Clock.Advance(auditEvery)
 			_, err := a.RunOnce(t.Context())
 			w.Must(err)
@@ -99,11 +99,11 @@ func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 			if text := log.String(); !strings.Contains(text, "panic: while it") {
 				t.Errorf("the log is %s", text)
 			}
-			w.Agree(users[1:]...)
-			f.compared = 0
+			w.CheckAgainstFacts(users[1:]...)
+			f.comparePanicsFor = 0
 			f.panicFor()
 			runTurns(w, a)
-			w.Agree(users...)
+			w.CheckAgainstFacts(users...)
 			if got := a.Stats(); got.Drifted+got.Mended < 3 {
 				t.Errorf("%+v", got)
 			}
@@ -113,8 +113,8 @@ func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 
 // A view that has lost something, and whose rebuild panics, ends no turn either.
 func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
-	w, f, a, _ := faulty(t)
-	users := w.Users(2)
+	w, f, a, _ := newFaultyNode(t)
+	users := w.MakeUsers(2)
 	for _, user := range users {
 		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "e", "7")
 	}
@@ -128,5 +128,5 @@ func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
 	if got := a.Stats(); got.Visited != 3 || got.Mended != 2 {
 		t.Errorf("when the fault was mended: %+v", got)
 	}
-	w.Agree(users...)
+	w.CheckAgainstFacts(users...)
 }

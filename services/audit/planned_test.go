@@ -19,7 +19,7 @@ func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 	const kind, every = "planned of the test", 30 * time.Second
 	fanouttest.Each(t, nil, func(t *testing.T, world *fanouttest.World) {
 		w := newNode(world)
-		user, _ := litUser(w)
+		user, _ := newFullUser(w)
 		a := newAudit(w, auditEvery)
 		runLap(w, a)
 		begin := w.Clock.Now()
@@ -43,6 +43,6 @@ func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 		if got := a.Stats(); got.Drifted != 1 {
 			t.Errorf("after five minutes: %+v", got)
 		}
-		w.Agree(user)
+		w.CheckAgainstFacts(user)
 	})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
-	w := world(t, nil)
-	user, author := litUser(w)
+	w := newFastNode(t, nil)
+	user, author := newFullUser(w)
 	a := newAudit(w, auditEvery)
 	post := w.Post(user)
 	comment := services.Post{ID: w.IDs.Next(), Author: author, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "well"}
@@ -27,7 +27,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 		}
 		return nil
 	})
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	runLap(w, a)
 	if found := a.Stats().Posts; found != 0 {
 		t.Errorf("%d posts have wrong counts before anything is changed", found)

@@ -25,8 +25,8 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 		"views":                  rdb.ViewsRegister(services.ViewsState{Version: 1 << 51, Unread: 9}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, nil)
-			litUser(w)
+			w := newFastNode(t, nil)
+			newFullUser(w)
 			a := newAudit(w, auditEvery)
 			runLap(w, a)
 			if got := a.Stats(); got.Drifted != 0 {
@@ -49,13 +49,13 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 
 // A setting can change how a state counts, and the audit allows for it: a muted conversation whose mentions do not count is
 // right.
-func TestAuditKnowsTheMutedRule(t *testing.T) {
+func TestAuditAllowsForMutedMentions(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		w := served(t, nil)
 		w.chat.MuteMentions = mute
-		user, _ := litUser(w)
+		user, _ := newFullUser(w)
 		w.do(w.chat.Mute(user, 2, true), nil)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		a := newAudit(w, auditEvery)
 		runLap(w, a)
 		if got := a.Stats(); got.Drifted != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
@@ -67,7 +67,7 @@ func TestAuditKnowsTheMutedRule(t *testing.T) {
 // Recount rebuilds one user's projection, and returns the differences.
 func TestRecount(t *testing.T) {
 	w := served(t, nil)
-	user, _ := litUser(w)
+	user, _ := newFullUser(w)
 	recount := func(want ...string) {
 		t.Helper()
 		differed, err := w.Projector.Recount(t.Context(), user)
@@ -75,7 +75,7 @@ func TestRecount(t *testing.T) {
 		if !cmp.Equal(differed, want) {
 			t.Errorf("%q differed, want %q", differed, want)
 		}
-		w.Agree(user)
+		w.CheckAgainstFacts(user)
 	}
 	recount()
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")

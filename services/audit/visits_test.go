@@ -17,7 +17,7 @@ func visitsOf(w node, user services.UserID) (seen, before time.Time, left time.D
 	w.TB.Helper()
 	visits, err := people.LastVisits(w.TB.Context(), w.Store, []services.UserID{user})
 	w.Must(err)
-	before, err = people.VisitedBefore(w.TB.Context(), w.Store, user)
+	before, err = people.PreviousVisit(w.TB.Context(), w.Store, user)
 	w.Must(err)
 	left, err = w.Redis.Commands().TTL(w.TB.Context(), rdb.DocumentKey(user)).Result()
 	w.Must(err)
@@ -32,7 +32,7 @@ func TestRepairsAreNoVisits(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := served(t, nil)
-			user, _ := litUser(w)
+			user, _ := newFullUser(w)
 			day := w.Document(user).Day
 			seen, before, left := visitsOf(w, user)
 			w.Clock.Advance(2 * oneDay)
@@ -53,7 +53,7 @@ func TestRepairsAreNoVisits(t *testing.T) {
 			// A document that the audit emptied and rebuilt lives as long as the user's last visit allows. Any other document keeps its
 			// remaining life.
 			emptied := a.Stats().Drifted == 1
-			if longest := w.Projector.Lifetime() - 2*oneDay; emptied && (leftNow > longest || leftNow < longest*9/10) || !emptied && (leftNow-left).Abs() > time.Minute {
+			if longest := w.Projector.KeyLifetime() - 2*oneDay; emptied && (leftNow > longest || leftNow < longest*9/10) || !emptied && (leftNow-left).Abs() > time.Minute {
 				t.Errorf("the document lives for %s, and had %s left", leftNow, left)
 			}
 		})
@@ -63,15 +63,15 @@ func TestRepairsAreNoVisits(t *testing.T) {
 // Posts of big authors are not pushed to idle users. Their documents lack the posts until they return, and that is no drift.
 func TestTheAuditLeavesIdleUsersAlone(t *testing.T) {
 	w := served(t, nil)
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	big, idle, lost := users[0], users[1], users[2]
 	w.Follow(big, idle, lost)
 	w.SetMode(big, services.AuthorBig)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	seen, _, _ := visitsOf(w, idle)
 	w.Clock.Advance(10 * oneDay)
 	w.Post(big)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", lost), "e", "7")
 	a := newAudit(w, auditEvery)
 	for range 2 {
@@ -85,6 +85,6 @@ func TestTheAuditLeavesIdleUsersAlone(t *testing.T) {
 			t.Errorf("user %d, who has not come since %s, was seen at %s", user, seen, now)
 		}
 		w.Must(w.Projector.Rebuild(t.Context(), user))
-		w.Agree(user)
+		w.CheckAgainstFacts(user)
 	}
 }

@@ -28,7 +28,7 @@ func (n node) announce(ends time.Duration) services.PostID {
 // An announcement leaves the count when it ends, and the badges have the time of the next end; dots are listed by name.
 func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	state := &announcements.State{
-		Version: 3_499, Ended: 2,
+		Version: 3_499, EndedCount: 2,
 		Announcements: []announcements.Announcement{
 			{ID: 3, Position: 30, EndsAt: noon.Add(2 * time.Hour)}, {ID: 2, Position: 20, EndsAt: noon.Add(time.Hour), Segments: 1}, {ID: 1, Position: 10, EndsAt: noon.Add(time.Minute)},
 		},
@@ -50,7 +50,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	} {
 		document := rdb.Document{Ready: true, N: 5, DotsSeen: c.clearing}
 		document.Announcements, document.Segments.Bits = c.state, c.bits
-		badges := (shownView(source.Settings{}, document, source.Moment{Now: noon, Risen: noon, Shared: state})).render()
+		badges := (newTestView(source.Settings{}, document, source.Moment{Now: noon, MonotonicNow: noon, Shared: state})).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
 		}
@@ -61,7 +61,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 			t.Errorf("the version is %s, want %s", badges.Version, want)
 		}
 	}
-	if badges := (shownView(source.Settings{}, rdb.Document{Ready: true}, source.Moment{Now: noon, Risen: noon})).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
+	if badges := (newTestView(source.Settings{}, rdb.Document{Ready: true}, source.Moment{Now: noon, MonotonicNow: noon})).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
 		t.Errorf("before anything is known: %+v", badges)
 	}
 }
@@ -69,7 +69,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 // The explanation lists exactly the announcements that are counted; without Redis the count comes from SQL and is STALE.
 func TestAnnouncementsAreExplained(t *testing.T) {
 	n := served(t)
-	user, stranger := n.Users(1)[0], n.Strangers(1)[0]
+	user, stranger := n.MakeUsers(1)[0], n.MakeStrangers(1)[0]
 	first, second := n.announce(0), n.announce(time.Minute)
 	explained := func() (ids []string) {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 // earlier announcements do not count.
 func TestADormantDocumentIsRebuilt(t *testing.T) {
 	n := served(t)
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	n.announce(0)
 	if badges := n.read(user); badges.Announcements.Value != 1 {
 		t.Fatalf("%+v", badges.Announcements)

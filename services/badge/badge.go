@@ -54,8 +54,8 @@ type Config struct {
 	// Patience bounds the time of one source in SQL. It also bounds the wait for a slot, for a user whose last badges this node
 	// remembers; 0 means 500 ms.
 	Patience time.Duration
-	// Remembered is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
-	Remembered int
+	// MaxRemembered is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
+	MaxRemembered int
 }
 
 // Service returns badges. It is safe for concurrent use.
@@ -78,7 +78,7 @@ type Service struct {
 	patience      time.Duration
 	visits        *visits         // notes visits, which are written each second
 	shownStale    shownStale      // users who were shown STALE badges
-	known         *lastKnown      // the badges shown last
+	lastShown     *badgeCache     // the badges shown last
 	overflow      *overflowCounts // counts of posts beyond the inboxes
 	latest        atomic.Int64    // the latest moment at which badges were shown, in microseconds
 
@@ -93,12 +93,12 @@ func New(cfg Config) *Service {
 	if cfg.Patience == 0 {
 		cfg.Patience = 500 * time.Millisecond
 	}
-	if cfg.Remembered == 0 {
-		cfg.Remembered = 20_000
+	if cfg.MaxRemembered == 0 {
+		cfg.MaxRemembered = 20_000
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
-		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Projector.Expiry()}, fallbackSlots: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Projector.Expiry()}, fallbackSlots: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), lastShown: newBadgeCache(cfg.MaxRemembered),
 		overflow: newOverflowCounts(),
 	}
 	s.sources = s.newSources(cfg.Sources...)
@@ -144,17 +144,17 @@ func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (bad
 	return badges, errs
 }
 
-// reading is the reason for which badges are read.
-type reading int
+// readReason is the reason for which badges are read.
+type readReason int
 
 const (
-	asVisit reading = iota // the users read their own badges
-	asWatch                // subscriptions of the users on this node read them
-	asHost                 // another reader reads them, such as the host application
+	asVisit readReason = iota // the users read their own badges
+	asWatch                   // subscriptions of the users on this node read them
+	asHost                    // another reader reads them, such as the host application
 )
 
 // readInto fills badges and errs, which are as long as users.
-func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, as reading) {
+func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, as readReason) {
 	// The context decides, so that no caller can turn an observation into a visit by mistake.
 	if services.Observed(ctx) {
 		as = asHost
@@ -212,14 +212,14 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 			return nil
 		})
 	}
-	_ = services.PassOn(aside.Wait()) // each function stores its errors in errs
+	_ = services.Repanic(aside.Wait()) // each function stores its errors in errs
 }
 
 // readMissing returns the badges of a user whose document is missing, or is from before a long absence: the document is
 // rebuilt, or the counts come from SQL if that fails.
 func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool) (*services.Badges, error) {
 	users, at := []services.UserID{user}, s.moment(ctx)
-	before := s.answered(users)
+	before := s.answeredVersions(users)
 	document, err := s.projector.RebuildDocument(ctx, user)
 	if err == nil {
 		documents := []rdb.Document{document}
@@ -257,8 +257,8 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 	// Days never go back: otherwise items that have left a count would return, and the version would fall.
 	latest := max(s.latest.Load(), at.Now.UnixMicro())
 	s.latest.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
-	if at.Risen = at.Now; latest > at.Now.UnixMicro() {
-		at.Risen = time.UnixMicro(latest).UTC()
+	if at.MonotonicNow = at.Now; latest > at.Now.UnixMicro() {
+		at.MonotonicNow = time.UnixMicro(latest).UTC()
 	}
 	// The shared state is announcements and dots. It is in memory, unless this node has never loaded it.
 	shared, err := s.sources.sharedState(ctx, at.Now)
@@ -274,27 +274,27 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 func (s *Service) render(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
 	// The view is on the heap, because sources get its address. It can be reused: the badges hold nothing of it, and no
 	// source keeps it.
-	v := usedViews.Get().(*view)
+	v := viewPool.Get().(*view)
 	defer func() {
 		*v = view{}
-		usedViews.Put(v)
+		viewPool.Put(v)
 	}()
 	*v = view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 	badges := v.render()
 	s.markStale(ctx, user, v, badges)
-	s.known.keep(user, s.shown(v, badges))
+	s.lastShown.keep(user, s.shown(v, badges))
 	return badges
 }
 
-// usedViews are reused by render: a view is half as large as the badges.
-var usedViews = sync.Pool{New: func() any { return new(view) }}
+// viewPool has the views that render reuses: a view is half as large as the badges.
+var viewPool = sync.Pool{New: func() any { return new(view) }}
 
 // view makes a view of a document at a moment, for one rendering.
 func (s *Service) view(document rdb.Document, at source.Moment) *view {
 	return &view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 }
 
-// shown returns what lastKnown remembers of a rendering: the badges, with the display policy and the moment of the view.
-func (s *Service) shown(v *view, badges *services.Badges) known {
-	return known{s.sources, &s.settings, source.Shown{Policy: v.Document.Policy, Badges: badges, At: v.Now}}
+// shown returns what badgeCache remembers of a rendering: the badges, with the display policy and the moment of the view.
+func (s *Service) shown(v *view, badges *services.Badges) cachedBadges {
+	return cachedBadges{s.sources, &s.settings, source.ShownBadges{Policy: v.Document.Policy, Badges: badges, At: v.Now}}
 }

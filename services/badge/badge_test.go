@@ -18,8 +18,8 @@ import (
 func TestReadEqualsTheFacts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.likedAuthor(3)
-		stranger := n.Strangers(1)[0]
+		author, reader := n.newLikedAuthor(3)
+		stranger := n.MakeStrangers(1)[0]
 		badges, errs := n.ReadMany(t.Context(), []services.UserID{author, stranger, reader})
 		for i, want := range []struct{ feed, likes int }{{0, 3}, {0, 0}, {3, 0}} {
 			w.Must(errs[i])
@@ -35,7 +35,7 @@ func TestReadEqualsTheFacts(t *testing.T) {
 // A read takes one round trip, however many users are read.
 func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	n := served(t)
-	users := n.Users(20)
+	users := n.MakeUsers(20)
 	for count := 1; count <= len(users); count += 19 {
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		if _, errs := n.ReadMany(ctx, users[:count]); errs[0] != nil {
@@ -51,7 +51,7 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 // that hangs.
 func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 	n := served(t)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	n.owe(users[0], func(context.Context) error { return errors.New("missed") })
 	for name, want := range map[string]struct {
 		users []services.UserID
@@ -72,7 +72,7 @@ func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 // A lost document is rebuilt before the answer: no read shows less than the true count, and none shows 0.
 func TestALostDocumentIsNeverZero(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(5)
+	author, reader := n.newLikedAuthor(5)
 	before := n.read(reader)
 	for range 3 {
 		n.Server.Flush()
@@ -91,7 +91,7 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 	if after := n.read(reader); after.Version <= before.Version {
 		t.Errorf("the rebuilt version %s would be dropped after %s", after.Version, before.Version)
 	}
-	n.Agree(author, reader)
+	n.CheckAgainstFacts(author, reader)
 }
 
 // documentKey finds the key of a user's document: it marks the document with a day that no other document has.
@@ -111,7 +111,7 @@ func documentKey(n node, user services.UserID) string {
 // Fifty readers of a lost document wait for one rebuild.
 func TestReadersShareARebuild(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(5)
+	_, reader := n.newLikedAuthor(5)
 	n.Server.Flush()
 	n.read(reader)
 	if _, errs := n.ReadMany(t.Context(), []services.UserID{reader}); errs[0] != nil {
@@ -143,7 +143,7 @@ func TestReadersShareARebuild(t *testing.T) {
 
 func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(4)
+	author, reader := n.newLikedAuthor(4)
 	exact := map[services.UserID]*services.Badges{author: n.read(author), reader: n.read(reader)}
 	n.Server.Kill()
 	for user, want := range exact {
@@ -174,9 +174,9 @@ func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 // A feed with more new posts than it keeps gives the same count from SQL as from Redis, except for the precision.
 func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 	n := served(t)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	n.Follow(users[0], users[1])
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.Posts(users[0], services.Retention+5)
 	facts, err := n.ReadFacts(t.Context(), users[1])
 	n.Must(err)
@@ -193,13 +193,13 @@ func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 // A caller whose time is up gets an error and no fallback badges.
 func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if badges, err := n.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("got %+v, %v", badges, err)
 	}
-	full := n.with(func(cfg *Config) {
+	full := n.newServiceWith(func(cfg *Config) {
 		cfg.FallbackReaders = 1
 	})
 	full.fallbackSlots <- struct{}{} // occupies the only slot, for long
@@ -211,12 +211,12 @@ func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 // Marking the feed seen lowers the count of that user alone.
 func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(3)
-	other := n.Users(1)[0]
+	author, reader := n.newLikedAuthor(3)
+	other := n.MakeUsers(1)[0]
 	n.Follow(author, other)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	post := n.Post(author)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.markFeedSeen(reader, post)
 	if got := n.read(reader).HomeFeed.Value; got != 0 {
 		t.Errorf("after looking %d are new", got)
@@ -232,7 +232,7 @@ func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 // A user's read is recorded once a day in SQL, which fan-out reads.
 func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	written := func() int {
 		t.Helper()
 		count, err := n.WriteVisits(t.Context())
@@ -273,7 +273,7 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 // to every user with keys.
 func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.Clock.Advance(day)
 	n.read(reader)
 	_, err := n.WriteVisits(t.Context())
@@ -293,7 +293,7 @@ func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 // A visit that could not be written is not lost: the next read records it again.
 func TestAVisitThatCouldNotBeWrittenIsRecordedAgain(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(0)
+	_, reader := n.newLikedAuthor(0)
 	n.Clock.Advance(day)
 	n.read(reader)
 	ctx, end := context.WithCancel(t.Context())
@@ -329,7 +329,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // Likes that expire leave the count without a write, in Redis and in SQL.
 func TestLikesExpireInBothEngines(t *testing.T) {
 	n := served(t)
-	author, _ := n.likedAuthor(2)
+	author, _ := n.newLikedAuthor(2)
 	for passed := 0; passed <= 9; passed++ {
 		want := 2
 		if passed > 7 {
@@ -345,7 +345,7 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		return jobs.Enqueue(ctx, tx, notifications.CountsJob(author))
 	})
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {
 		t.Errorf("after the counts were projected again: %+v", got)
 	}

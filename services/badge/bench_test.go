@@ -20,11 +20,11 @@ func BenchmarkRender(b *testing.B) {
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: 4}, {Type: "offers", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: 7, Mentions: 2}
 	document.Announcements = services.AnnouncementState{Version: 1}
-	at := source.Moment{Now: noon, Risen: noon, Shared: &announcements.State{
+	at := source.Moment{Now: noon, MonotonicNow: noon, Shared: &announcements.State{
 		Announcements: []announcements.Announcement{{Position: 3}, {Position: 2}},
 		Dots:          []announcements.Dot{{Name: "shop"}, {Name: "games"}},
 	}}
-	s := &Service{known: newLastKnown(1000), jobs: jobs.New(jobs.Config{})}
+	s := &Service{lastShown: newBadgeCache(1000), jobs: jobs.New(jobs.Config{})}
 	s.sources = s.newSources(sourcesOfFeatures()...)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -8,8 +8,8 @@ import (
 	"tidings/services/people"
 )
 
-// digestAuthors is the number of authors that a digest lists at most.
-const digestAuthors = 3
+// maxDigestAuthors is the number of authors that a digest lists at most.
+const maxDigestAuthors = 3
 
 // Digest returns what arrived since a moment or, without one, since the user's last visit before the present one. Items that
 // the user has seen since are included.
@@ -21,7 +21,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 	}
 	if since.IsZero() {
 		var err error
-		if since, err = people.VisitedBefore(ctx, s.store, user); err != nil {
+		if since, err = people.PreviousVisit(ctx, s.store, user); err != nil {
 			return nil, err
 		}
 	}

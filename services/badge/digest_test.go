@@ -8,8 +8,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// brought returns how many items of each source and part a digest has; a part without items is absent.
-func brought(digest *services.Digest) map[string]int {
+// digestCounts returns how many items of each source and part a digest has; a part without items is absent.
+func digestCounts(digest *services.Digest) map[string]int {
 	parts := map[string]int{}
 	for _, part := range digest.Parts {
 		name := string(part.Source)
@@ -26,12 +26,12 @@ func brought(digest *services.Digest) map[string]int {
 func TestTheDigestListsItemsSinceTheLastVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		reader := users[3]
 		for _, author := range users[:3] {
 			n.Follow(author, reader)
 		}
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.Post(users[0])
 		if digest, err := n.Digest(t.Context(), reader, time.Time{}); err != nil || !digest.Since.IsZero() || len(digest.Parts) > 0 {
 			t.Errorf("of a first visit: %+v, %v", digest, err)
@@ -44,25 +44,25 @@ func TestTheDigestListsItemsSinceTheLastVisit(t *testing.T) {
 				n.Post(users[i])
 			}
 		}
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.read(reader)
 		_, err := n.WriteVisits(t.Context())
 		n.Must(err)
 		digest, err := n.Digest(t.Context(), reader, time.Time{})
 		n.Must(err)
 		// A visit is recorded at its beginning: a post of its first minute is in the digest again.
-		if digest.Since.After(left) || left.Sub(digest.Since) > time.Hour || brought(digest)["HOME_FEED"] != 9 {
+		if digest.Since.After(left) || left.Sub(digest.Since) > time.Hour || digestCounts(digest)["HOME_FEED"] != 9 {
 			t.Errorf("since %v, the last visit having been at %v: %+v", digest.Since, left, digest.Parts)
 		}
 		if len(digest.Authors) != 3 || digest.Authors[0] != users[1] || digest.Authors[1] != users[2] {
 			t.Errorf("the authors are %v of %v", digest.Authors, users)
 		}
 		n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now()))
-		if digest, err = n.Digest(t.Context(), reader, left); err != nil || brought(digest)["HOME_FEED"] != 8 {
+		if digest, err = n.Digest(t.Context(), reader, left); err != nil || digestCounts(digest)["HOME_FEED"] != 8 {
 			t.Errorf("seen meanwhile: %+v, %v", digest, err)
 		}
 		n.Clock.Advance(time.Second)
-		if digest, err = n.Digest(t.Context(), reader, n.Clock.Now()); err != nil || brought(digest)["HOME_FEED"] != 0 {
+		if digest, err = n.Digest(t.Context(), reader, n.Clock.Now()); err != nil || digestCounts(digest)["HOME_FEED"] != 0 {
 			t.Errorf("since now: %+v, %v", digest, err)
 		}
 		if _, err := n.Digest(t.Context(), reader, n.Clock.Now().Add(time.Hour)); services.CodeOf(err) != services.Invalid {

@@ -31,7 +31,7 @@ type agingModel struct {
 	reader, small, huge, host, friend services.UserID
 	rooms                             [2]services.ConversationID // one counted when written, and one counted when read
 	feed, siteMessages, news, shows   []sentItem
-	talk                              [2][]sentItem    // the messages of each room
+	roomMessages                      [2][]sentItem    // the messages of each room
 	muted                             bool             // whether the reader has muted the first room
 	last                              *services.Badges // at the last check; nil before the first
 }
@@ -39,21 +39,21 @@ type agingModel struct {
 // longShow is how long a show stays live in these tests.
 const longShow = 30 * day
 
-// expiring sets the ages at which items leave the counts.
-func expiring(ages services.SourceExpiry) func(*projector.Config) {
+// withExpiry sets the ages at which items leave the counts.
+func withExpiry(ages services.SourceExpiry) func(*projector.Config) {
 	return func(cfg *projector.Config) { cfg.Expiry = ages }
 }
 
-// longLived makes a node on which a show stays live for long without further reports.
-func longLived(w *fanouttest.World) node {
+// newLongShowNode makes a node on which a show stays live for long without further reports.
+func newLongShowNode(w *fanouttest.World) node {
 	return newNodeWith(w, nil, live.ShowLimits{LateAfter: longShow, Longest: longShow})
 }
 
 // newAgingModel makes the model of a new reader, who has no items.
 func newAgingModel(n node) *agingModel {
 	m := &agingModel{node: n}
-	m.reader, m.huge, m.small = m.follower()
-	others := m.Users(2)
+	m.reader, m.huge, m.small = m.newFollower()
+	others := m.MakeUsers(2)
 	m.host, m.friend = others[0], others[1]
 	m.Follow(m.host, m.reader)
 	m.rooms = [2]services.ConversationID{m.makeRoom(m.friend, m.reader), m.makeRoom(m.friend, m.reader, m.host)}
@@ -62,8 +62,8 @@ func newAgingModel(n node) *agingModel {
 	return m
 }
 
-// counts reports whether an item still waits: it is unseen and not older than the oldest day that counts.
-func (m *agingModel) counts(source services.Source, one sentItem) bool {
+// isCounted reports whether an item still waits: it is unseen and not older than the oldest day that counts.
+func (m *agingModel) isCounted(source services.Source, one sentItem) bool {
 	today, days := services.DayOf(m.Clock.Now()), m.settings.Ages[source]
 	return !one.seen && !one.own && (days == 0 || services.DayOf(one.at) >= today-int64(days))
 }
@@ -72,22 +72,22 @@ func (m *agingModel) counts(source services.Source, one sentItem) bool {
 func (m *agingModel) truth() (feed, siteMessages, news, talk, mentions, live int) {
 	number := func(source services.Source, list []sentItem) (n int) {
 		for _, one := range list {
-			if m.counts(source, one) {
+			if m.isCounted(source, one) {
 				n++
 			}
 		}
 		return n
 	}
-	for _, list := range m.talk {
+	for _, list := range m.roomMessages {
 		for _, one := range list {
-			if one.mentions && m.counts(services.SourceConversations, one) {
+			if one.mentions && m.isCounted(services.SourceConversations, one) {
 				mentions++
 			}
 		}
 	}
-	talk = number(services.SourceConversations, m.talk[1])
-	for _, one := range m.talk[0] {
-		if (!m.muted || one.mentions) && m.counts(services.SourceConversations, one) {
+	talk = number(services.SourceConversations, m.roomMessages[1])
+	for _, one := range m.roomMessages[0] {
+		if (!m.muted || one.mentions) && m.isCounted(services.SourceConversations, one) {
 			talk++
 		}
 	}
@@ -105,9 +105,9 @@ func (m *agingModel) say(room int, author services.UserID, mention bool) {
 	sent, err := m.chat.MessagesByID(m.TB.Context(), []services.MessageID{id})
 	m.Must(err)
 	if author == m.reader {
-		markAll(m.talk[room])
+		markAll(m.roomMessages[room])
 	}
-	m.talk[room] = append(m.talk[room], sentItem{at: sent[id].SentAt, mentions: mention, own: author == m.reader})
+	m.roomMessages[room] = append(m.roomMessages[room], sentItem{at: sent[id].SentAt, mentions: mention, own: author == m.reader})
 }
 
 // markAll marks items as seen.
@@ -158,7 +158,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() { m.say(room, m.reader, false) },
 		func() {
 			show := livetest.Schedule(m.World, m.host, time.Minute)
-			m.Quiet(m.World.Fanout)
+			m.RunAllJobs(m.World.Fanout)
 			livetest.Start(m.World, show)
 			m.shows = append(m.shows, sentItem{at: m.Clock.Now()})
 		},
@@ -190,14 +190,14 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 			}
 		},
 		func() {
-			if list := m.talk[room]; len(list) > 0 {
+			if list := m.roomMessages[room]; len(list) > 0 {
 				upTo := 1 + random.IntN(len(list))
 				m.do(m.chat.MarkRead(m.reader, m.rooms[room], chat.Mark{UpTo: services.NewMessageID(m.rooms[room], int64(upTo))}))
 				markAll(list[:upTo])
 			}
 		},
 		func() { // the message that is marked unread and all later ones are unread again, even if they had become too old
-			if list := m.talk[room]; len(list) > 0 {
+			if list := m.roomMessages[room]; len(list) > 0 {
 				from := 1 + random.IntN(len(list))
 				m.do(m.chat.MarkUnread(m.reader, services.NewMessageID(m.rooms[room], int64(from))), nil)
 				for i := from - 1; i < len(list); i++ {
@@ -283,8 +283,8 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 	ages := services.SourceExpiry{
 		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
 	}
-	fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(ages)}, func(t *testing.T, w *fanouttest.World) {
-		n := longLived(w)
+	fanouttest.EachWith(t, fanouttest.Options{Projector: withExpiry(ages)}, func(t *testing.T, w *fanouttest.World) {
+		n := newLongShowNode(w)
 		for seed := range uint64(6) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			m := newAgingModel(n.restarted())
@@ -311,8 +311,8 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 
 // Without a setting no item leaves a count, however old it is.
 func TestNothingExpiresByDefault(t *testing.T) {
-	fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(nil)}, func(t *testing.T, w *fanouttest.World) {
-		m := newAgingModel(longLived(w))
+	fanouttest.EachWith(t, fanouttest.Options{Projector: withExpiry(nil)}, func(t *testing.T, w *fanouttest.World) {
+		m := newAgingModel(newLongShowNode(w))
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
 			steps := m.steps(random)
@@ -326,7 +326,7 @@ func TestNothingExpiresByDefault(t *testing.T) {
 // too old.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})))
+	m := newAgingModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
 	for _, step := range []func(){func() {}, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }} {
 		step()
 		m.Post(m.small)
@@ -346,7 +346,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 // Once a message has left the count, the next one to leave is found among all conversations.
 func TestMessagesLeaveTheCountOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})))
+	m := newAgingModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
 	for i, room := range []int{0, 0, 1} {
 		m.say(room, m.friend, i == 1)
 		m.check("said")

@@ -15,7 +15,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 	if err != nil {
 		return nil, err
 	}
-	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today()}
+	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today()}
 	if of.Seen, err = positions.OfViews(ctx, s.store, user, positions.HomePage, positions.LiveBoard); err != nil {
 		return nil, err
 	}

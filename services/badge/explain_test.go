@@ -47,7 +47,7 @@ func (n node) explained(user services.UserID) map[string][]services.Item {
 func TestTheFeedIsExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.likedAuthor(0)
+		author, reader := n.newLikedAuthor(0)
 		if got := n.explained(reader); len(got) != 0 {
 			t.Errorf("nothing waits, and it is explained by %+v", got)
 		}
@@ -58,7 +58,7 @@ func TestTheFeedIsExplained(t *testing.T) {
 		n.Post(reader) // the reader's own post is in the feed and does not count
 		n.markFeedSeen(reader, posts[0])
 		n.Delete(posts[2])
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		items := n.explained(reader)["HOME_FEED"]
 		if len(items) != 2 || items[0].ID != services.GlobalID(services.PostType, posts[3].String()) || items[1].ID != services.GlobalID(services.PostType, posts[1].String()) {
 			t.Fatalf("the items are %+v", items)
@@ -72,13 +72,13 @@ func TestTheFeedIsExplained(t *testing.T) {
 func TestSiteMessagesAreExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		user := n.Users(1)[0]
+		user := n.MakeUsers(1)[0]
 		var ids []messages.ID
 		for range 3 {
 			n.Clock.Advance(time.Second)
 			ids = append(ids, n.send(user))
 		}
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.must(n.messages.MarkRead(user, messages.Mark{IDs: ids[1:2]}))
 		n.Must(n.World.Projector.Rebuild(t.Context(), user))
 		items := n.explained(user)["SITE_MESSAGES/"+services.DefaultMessageType]
@@ -93,12 +93,12 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 
 func TestNotificationsAreExplained(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(2) // with a like each
-	follower := n.Users(1)[0]
+	author, reader := n.newLikedAuthor(2) // with a like each
+	follower := n.MakeUsers(1)[0]
 	post := n.Post(author)
 	notificationstest.Like(n.World, post, author, reader)
 	notificationstest.Like(n.World, post, author, follower)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	items := n.explained(author)
 	likes := items["NOTIFICATIONS/LIKE"]
 	if len(likes) != 3 || len(items) != 1 {
@@ -115,7 +115,7 @@ func TestNotificationsAreExplained(t *testing.T) {
 	}
 	digest, err := n.Digest(t.Context(), author, n.Clock.Now().Add(-30*day))
 	n.Must(err)
-	if brought(digest)["NOTIFICATIONS/LIKE"] != 3 {
+	if digestCounts(digest)["NOTIFICATIONS/LIKE"] != 3 {
 		t.Errorf("the digest: %+v", digest.Parts)
 	}
 }
@@ -125,9 +125,9 @@ func TestNotificationsAreExplained(t *testing.T) {
 func TestADormantUsersAnnouncementsAreExplainedAsTheyWouldBeSeen(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader := n.Users(1)[0]
+		reader := n.MakeUsers(1)[0]
 		n.read(reader)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.Clock.Advance(time.Hour)
 		n.announce(0)
 		n.Clock.Advance(40 * 24 * time.Hour)

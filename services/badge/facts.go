@@ -43,10 +43,10 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 // readFacts is ReadFacts for a group of users, in their order. errs[i] is set only if the caller's context ended.
 func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	earlier := make([]known, len(users)) // Badges is nil for a user who is not remembered
+	earlier := make([]cachedBadges, len(users)) // Badges is nil for a user who is not remembered
 	due, remembered := make([]int, len(users)), false
 	for i, user := range users {
-		earlier[i], _ = s.known.of(user)
+		earlier[i], _ = s.lastShown.of(user)
 		due[i], remembered = i, remembered || earlier[i].Badges != nil
 	}
 	admitted, err := s.awaitTurn(ctx, remembered)
@@ -75,7 +75,7 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 }
 
 // countBadges counts the users at some places in SQL, and writes their badges. The caller holds a slot.
-func (s *Service) countBadges(ctx context.Context, places []int, users []services.UserID, earlier []known, badges []*services.Badges) error {
+func (s *Service) countBadges(ctx context.Context, places []int, users []services.UserID, earlier []cachedBadges, badges []*services.Badges) error {
 	at := s.moment(ctx)
 	documents, failed, err := s.countFacts(ctx, pick(users, places), at.Today())
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) countBadges(ctx context.Context, places []int, users []service
 		case earlier[i].Badges != nil:
 			badges[i] = s.stale(ctx, users[i], earlier[i])
 		default:
-			badges[i] = unknown(s.sources)
+			badges[i] = unknownBadges(s.sources)
 		}
 	}
 	return nil
@@ -120,8 +120,8 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 
 // renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. If this node has shown
 // none, the user's half of the version is a time by this node's clock, whereas a document's is a time by the clock of Redis.
-func (s *Service) renderFallback(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
-	document.N = uint64(at.Risen.UnixMicro())
+func (s *Service) renderFallback(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier cachedBadges) *services.Badges {
+	document.N = uint64(at.MonotonicNow.UnixMicro())
 	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
 	// clients drop the document's next change.
 	if earlier.Badges != nil {
@@ -132,7 +132,7 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 	badges := v.render()
 	// The shared half of this version is a time: later answers are newer, and the next version of the document is newer than all of
 	// them.
-	badges.Version = services.StaleVersion(document.N, s.fallbacks.nextTime(at.Risen))
+	badges.Version = services.StaleVersion(document.N, s.fallbacks.nextTime(at.MonotonicNow))
 	// The counts are right at this moment, but may not stay right: no hint will report a change.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
@@ -145,12 +145,12 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 	}
 	// The totals are summed again, with the parts that were filled in.
 	v.sum(badges)
-	s.known.keep(user, s.shown(v, badges))
+	s.lastShown.keep(user, s.shown(v, badges))
 	return badges
 }
 
 // stale returns the remembered badges as STALE.
-func (s *Service) stale(ctx context.Context, user services.UserID, earlier known) *services.Badges {
+func (s *Service) stale(ctx context.Context, user services.UserID, earlier cachedBadges) *services.Badges {
 	badges := earlier.stale()
 	// An exact version must not be sent with two contents, so it is replaced by the lowest STALE version with that user's half.
 	if _, marked := services.StaleHalf(badges.Version); !marked {

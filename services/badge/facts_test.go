@@ -58,17 +58,17 @@ func newCrowd(n node, ages services.SourceExpiry, seed uint64) *crowd {
 		c.models = append(c.models, m)
 		c.users = append(c.users, m.reader, m.small, m.huge, m.host, m.friend)
 	}
-	c.authors, c.readers = n.Users(4), n.Users(8)
+	c.authors, c.readers = n.MakeUsers(4), n.MakeUsers(8)
 	c.posts = make([][]services.PostID, len(c.authors))
 	n.SetMode(c.authors[0], services.AuthorHuge)
 	n.settle()
-	n.manyConversations(c.readers[0], 260)
-	c.users = slices.Concat(c.users, c.authors, c.readers, n.Strangers(6))
+	n.addManyConversations(c.readers[0], 260)
+	c.users = slices.Concat(c.users, c.authors, c.readers, n.MakeStrangers(6))
 	return c
 }
 
-// manyConversations gives a user unread messages in more conversations than one page of a group has.
-func (n node) manyConversations(user services.UserID, count int) {
+// addManyConversations gives a user unread messages in more conversations than one page of a group has.
+func (n node) addManyConversations(user services.UserID, count int) {
 	n.TB.Helper()
 	numbers := fmt.Sprintf("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) ", count)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -143,7 +143,7 @@ func (c *crowd) happen(what int) {
 		c.reportItems(view, fmt.Sprint(c.random.Uint32()))
 	case 13:
 		show := livetest.Schedule(c.World, author, time.Minute)
-		c.Quiet(c.World.Fanout)
+		c.RunAllJobs(c.World.Fanout)
 		livetest.Start(c.World, show)
 	}
 }
@@ -201,8 +201,8 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(ages)}, func(t *testing.T, w *fanouttest.World) {
-				c := newCrowd(longLived(w), ages, 1)
+			fanouttest.EachWith(t, fanouttest.Options{Projector: withExpiry(ages)}, func(t *testing.T, w *fanouttest.World) {
+				c := newCrowd(newLongShowNode(w), ages, 1)
 				c.check("at first")
 				for i := range histories.Number(t, 5, 20) {
 					for range 12 {
@@ -215,21 +215,21 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 	}
 }
 
-// traced counts the statements that a node runs.
-type traced struct {
+// statementCounter counts the statements that a node runs.
+type statementCounter struct {
 	mu    sync.Mutex
 	named map[string]int // the number of runs, by the name of the statement
 }
 
 // trace counts one run of a statement.
-func (s *traced) trace(name string) {
+func (s *statementCounter) trace(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.named[name]++
 }
 
 // take returns the counts since the last call.
-func (s *traced) take() map[string]int {
+func (s *statementCounter) take() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named := s.named
@@ -239,10 +239,10 @@ func (s *traced) take() map[string]int {
 
 // A host application's read of a hundred users without documents is one round trip, and a statement of each kind for each group.
 func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
-	statements := &traced{named: map[string]int{}}
+	statements := &statementCounter{named: map[string]int{}}
 	fanouttest.EachWith(t, fanouttest.Options{Trace: statements.trace}, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(102)
+		users := n.MakeUsers(102)
 		author, host, users := users[0], users[1], users[2:]
 		n.Follow(author, users...)
 		n.Follow(host, users...)
@@ -288,9 +288,9 @@ func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
 
 // While Redis is away all users are counted in groups, also those who read their own badges.
 func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
-	statements := &traced{named: map[string]int{}}
+	statements := &statementCounter{named: map[string]int{}}
 	n := newNode(fanouttest.New(t, fanouttest.Options{Trace: statements.trace}))
-	users := n.Users(50)
+	users := n.MakeUsers(50)
 	n.Follow(users[0], users[1:]...)
 	n.settle()
 	n.Posts(users[0], 2)
@@ -313,8 +313,8 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, damaged := n.likedAuthor(2)
-		users := append(n.Users(2), damaged, author)
+		author, damaged := n.newLikedAuthor(2)
+		users := append(n.MakeUsers(2), damaged, author)
 		n.send(damaged)
 		n.settle()
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -352,10 +352,10 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 // for a slot.
 func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(3)
-	stranger := n.Users(1)[0]
+	_, reader := n.newLikedAuthor(3)
+	stranger := n.MakeUsers(1)[0]
 	shown := n.read(reader)
-	full := n.with(func(cfg *Config) {
+	full := n.newServiceWith(func(cfg *Config) {
 		cfg.FallbackReaders = 1
 		cfg.Patience = 300 * time.Millisecond
 	})
@@ -369,7 +369,7 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 		defer close(counted)
 		badges, errs = full.readFacts(t.Context(), []services.UserID{reader, stranger})
 	}()
-	eventually.Holds(t, "who is remembered has an answer", func() bool { return !full.fallbacks.none() })
+	eventually.Holds(t, "who is remembered has an answer", func() bool { return !full.fallbacks.isEmpty() })
 	select {
 	case <-counted:
 		t.Fatal("nobody waited")

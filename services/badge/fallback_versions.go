@@ -58,8 +58,8 @@ func (f *fallbackVersions) note(user services.UserID, version uint64, limit int)
 	f.count.Store(int64(len(f.versions)))
 }
 
-// none reports whether no user was answered from SQL. Nearly every read asks this first, so it takes no lock.
-func (f *fallbackVersions) none() bool { return f.count.Load() == 0 }
+// isEmpty reports whether no user was answered from SQL. Nearly every read asks this first, so it takes no lock.
+func (f *fallbackVersions) isEmpty() bool { return f.count.Load() == 0 }
 
 // list returns the entries of some users; nil means all users.
 func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64 {
@@ -144,7 +144,7 @@ func (s *Service) documentsOrEmpty(ctx context.Context, users []services.UserID,
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
 	// The versions are looked up before the read too, and not only after it: during the read another call may raise a document and
 	// forget its version, while the documents read here may be from before the raise.
-	before := s.answered(users)
+	before := s.answeredVersions(users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 // raiseOlder raises and reads again the documents that are not newer than this node's answers from SQL, including the answers
 // that were known before the read.
 func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
-	answered := s.answered(users)
+	answered := s.answeredVersions(users)
 	if answered == nil {
 		answered = before
 	}
@@ -195,10 +195,10 @@ func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uin
 	return documents, nil
 }
 
-// answered returns the users, among the given ones, who were answered from SQL, with the user's half of their versions. It is nil
+// answeredVersions returns the users, among the given ones, who were answered from SQL, with the user's half of their versions. It is nil
 // if this node has answered no user from SQL.
-func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
-	if s.fallbacks.none() {
+func (s *Service) answeredVersions(users []services.UserID) map[services.UserID]uint64 {
+	if s.fallbacks.isEmpty() {
 		return nil
 	}
 	return s.fallbacks.list(users)

@@ -21,7 +21,7 @@ import (
 // the document before, whatever its clock shows, and for one that has just started, if its clock is ahead of that of Redis.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(2)
+	_, reader := n.newLikedAuthor(2)
 	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
 		n.Clock.Advance(ahead)
 		nodes := map[string]node{"a node that has shown it": n}
@@ -54,7 +54,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.URL())
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: proxy.URL()}))
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
@@ -82,7 +82,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 // who began before the update of the actor's views failed.
 func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
@@ -118,7 +118,7 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 // document into the future.
 func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.Clock.Advance(2000 * day)
 	before := n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
@@ -150,23 +150,23 @@ func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 // version when it is built. Otherwise users whom only the host application reads would be remembered for ever.
 func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
 	n := served(t)
-	stranger := n.Strangers(1)[0]
+	stranger := n.MakeStrangers(1)[0]
 	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
 		n.Clock.Advance(ahead)
 		n = n.restarted()
 		badges, errs := n.ReadForHost(t.Context(), []services.UserID{stranger})
 		n.Must(errs[0])
-		if n.fallbacks.none() {
+		if n.fallbacks.isEmpty() {
 			t.Fatal("the host application was shown a version that is not remembered")
 		}
 		passed, err := n.raiseFallbacks(t.Context())
-		if err != nil || n.fallbacks.none() != (ahead == 0) || passed != map[bool]int{true: 1}[ahead == 0] {
+		if err != nil || n.fallbacks.isEmpty() != (ahead == 0) || passed != map[bool]int{true: 1}[ahead == 0] {
 			t.Errorf("with the clock ahead by %s %d versions were passed, %v; still remembered: %v", ahead, passed, err, n.fallbacks.list(nil))
 		}
 		if exact := n.read(stranger); exact.Version <= badges[0].Version || exact.Total.Precision != services.Exact {
 			t.Errorf("after %s comes %s, %s", badges[0].Version, exact.Version, exact.Total.Precision)
 		}
-		if !n.fallbacks.none() {
+		if !n.fallbacks.isEmpty() {
 			t.Errorf("remembered after the document was read: %v", n.fallbacks.list(nil))
 		}
 		n.Server.Flush()
@@ -177,9 +177,9 @@ func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
 // that they get exact badges afterwards.
 func TestReadsForTheHostLeaveRoomForUsers(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
-	read := n.Strangers(1)
+	read := n.MakeStrangers(1)
 	ctx := services.Observe(t.Context())
 	for i := range services.UserID(maxFallbackVersions) {
 		n.noteFallback(ctx, 1000+i, 1)
@@ -198,7 +198,7 @@ func TestReadsForTheHostLeaveRoomForUsers(t *testing.T) {
 // SQL.
 func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
@@ -216,15 +216,15 @@ func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 // different answers have the same version.
 func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 	n := served(t)
-	histories.Fewer(t, 4)
+	histories.Reduce(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		author, reader := n.likedAuthor(1)
+		author, reader := n.newLikedAuthor(1)
 		last, posts := n.read(reader), 1
 		take := func(got *services.Badges, want services.Precision) {
-			same := shownAs(got) == shownAs(last) && got.Total.Precision == last.Total.Precision
+			same := visibleText(got) == visibleText(last) && got.Total.Precision == last.Total.Precision
 			if got.Version < last.Version || got.Version == last.Version && !same || got.HomeFeed.Value != posts || got.Total.Precision != want {
-				t.Fatalf("after %s at %s, %s, comes %s at %s, %s; want %d", shownAs(last), last.Version, last.Total.Precision,
-					shownAs(got), got.Version, got.Total.Precision, posts)
+				t.Fatalf("after %s at %s, %s, comes %s at %s, %s; want %d", visibleText(last), last.Version, last.Total.Precision,
+					visibleText(got), got.Version, got.Total.Precision, posts)
 			}
 			last = got
 		}
@@ -232,7 +232,7 @@ func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				n.Post(author)
-				n.Quiet(n.World.Fanout)
+				n.RunAllJobs(n.World.Fanout)
 				posts++
 			case 1:
 				// a clock may be set back

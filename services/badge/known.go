@@ -11,31 +11,31 @@ import (
 	"tidings/services/badge/source"
 )
 
-// lastKnown remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
+// badgeCache remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
 // value is shown as STALE.
-type lastKnown struct {
+type badgeCache struct {
 	// mu is held for one lookup or one insertion only: the badges inside are shared and never change.
 	mu    sync.Mutex
-	users *lru.LRU[services.UserID, known]
+	users *lru.LRU[services.UserID, cachedBadges]
 }
 
-// known is the badges shown to a user at a moment, with the sources and their settings, which all users share.
-type known struct {
+// cachedBadges are the badges shown to a user at a moment, with the sources and their settings, which all users share.
+type cachedBadges struct {
 	sources  sourceList
 	settings *source.Settings
-	source.Shown
+	source.ShownBadges
 }
 
-func newLastKnown(capacity int) *lastKnown {
-	users, err := lru.NewLRU[services.UserID, known](capacity, nil)
+func newBadgeCache(capacity int) *badgeCache {
+	users, err := lru.NewLRU[services.UserID, cachedBadges](capacity, nil)
 	if err != nil {
 		panic("badge: capacity " + err.Error()) // happens only for capacities below 1, which New excludes
 	}
-	return &lastKnown{users: users}
+	return &badgeCache{users: users}
 }
 
 // keep remembers shown badges, unless it has newer ones or one of these counts is UNKNOWN.
-func (l *lastKnown) keep(user services.UserID, shown known) {
+func (l *badgeCache) keep(user services.UserID, shown cachedBadges) {
 	for count := range shown.sources.counts(shown.Badges) {
 		// An UNKNOWN count must not replace the last value that was known.
 		if count.Precision == services.Unknown {
@@ -52,18 +52,18 @@ func (l *lastKnown) keep(user services.UserID, shown known) {
 }
 
 // of returns the badges shown to a user last, if this node still has them.
-func (l *lastKnown) of(user services.UserID) (known, bool) {
+func (l *badgeCache) of(user services.UserID) (cachedBadges, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.users.Get(user)
 }
 
 // stale returns a STALE copy of the remembered badges, with their version.
-func (k known) stale() *services.Badges {
+func (k cachedBadges) stale() *services.Badges {
 	// Other goroutines read the remembered badges at the same time: all that is changed below is a copy.
 	badges := *k.Badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
-	badges.Notifications.Hosts = slices.Clone(badges.Notifications.Hosts)
+	badges.Notifications.HostCounts = slices.Clone(badges.Notifications.HostCounts)
 	for count := range k.sources.counts(&badges) {
 		k.makeStale(count)
 	}
@@ -75,7 +75,7 @@ func (k known) stale() *services.Badges {
 }
 
 // makeStale makes a count STALE, as of the time at which it was right.
-func (k known) makeStale(count *services.Count) {
+func (k cachedBadges) makeStale(count *services.Count) {
 	if count.AsOf.IsZero() {
 		// The count was shown without an age, so it was right when it was shown.
 		count.AsOf = k.At
@@ -85,10 +85,10 @@ func (k known) makeStale(count *services.Count) {
 
 // fillIn fills the part of a missing source with its last value as STALE, or UNKNOWN without one: no source is ever missing
 // from a total silently.
-func (k known) fillIn(v *view, badges *services.Badges, source Source) {
+func (k cachedBadges) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.dependingOn(source, badges))
 	var had []*services.Count
-	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // the remembered badges have the same categories
+	if k.Badges != nil && k.Badges.Notifications.HostCategories.VersionOrZero() == badges.Notifications.HostCategories.VersionOrZero() { // the remembered badges have the same categories
 		had = slices.Collect(v.sources.dependingOn(source, k.Badges))
 	}
 	for i, count := range counts {
@@ -102,6 +102,6 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	}
 	if k.Badges != nil {
 		// This copies everything that is not a count, such as the dots.
-		source.CopyNonCounts(&v.View, badges, k.Shown)
+		source.CopyNonCounts(&v.View, badges, k.ShownBadges)
 	}
 }

@@ -54,7 +54,7 @@ func (n node) restarted() node {
 // If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.
 func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(2)
+	_, reader := n.newLikedAuthor(2)
 	shown := n.read(reader)
 	n.Server.Kill()
 	n.Must(n.Store.Close())
@@ -70,7 +70,7 @@ func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 // A node that has shown badges shows the same numbers again, as STALE and with the time at which they were right.
 func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(2)
+	_, reader := n.newLikedAuthor(2)
 	shown := n.read(reader)
 	at := n.Clock.Now()
 	n.Server.Kill()
@@ -98,16 +98,16 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 	for what, with := range map[string]func(context.Context) error{"broken": broken, "too slow": hanging} {
 		t.Run(what, func(t *testing.T) {
 			n := served(t)
-			author, reader := n.likedAuthor(4)
+			author, reader := n.newLikedAuthor(4)
 			n.Follow(reader, author)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 			n.Post(reader)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 			shown := n.read(author) // one post, four likes
 			at := n.Clock.Now()
 			n.Clock.Advance(time.Minute)
 			notificationstest.Like(n.World, n.Post(author), author, reader)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 			now := n.Clock.Now()
 			n.Server.Kill()
 			n.patience = 2 * time.Second
@@ -141,7 +141,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 // or UNKNOWN if a part of it is neither counted nor remembered.
 func TestAnySourcesMayFail(t *testing.T) {
 	n := served(t)
-	author, _ := n.likedAuthor(3)
+	author, _ := n.newLikedAuthor(3)
 	n.read(author)
 	n.Server.Kill()
 	for _, remembers := range []bool{true, false} {
@@ -176,7 +176,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 // The policy decides which counts are in the total: if it cannot be read, the last known policy applies.
 func TestThePolicyIsRemembered(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(3)
+	_, reader := n.newLikedAuthor(3)
 	cmd, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(t.Context(), cmd)[0])
@@ -193,9 +193,9 @@ func TestThePolicyIsRemembered(t *testing.T) {
 // A user whose badges are remembered waits for a turn in SQL no longer than a count may take; other users wait on.
 func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(3)
+	_, reader := n.newLikedAuthor(3)
 	n.read(reader)
-	full := n.with(func(cfg *Config) {
+	full := n.newServiceWith(func(cfg *Config) {
 		cfg.FallbackReaders = 1
 		cfg.Patience = 10 * time.Millisecond
 	})
@@ -217,13 +217,13 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 
 // The cache keeps the newest badges shown to the most recent readers, and none that are UNKNOWN.
 func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
-	l := newLastKnown(2)
-	at := func(n uint64, precision services.Precision) known {
-		v := shownView(source.Settings{}, rdb.Document{N: n}, momentOf(noon))
+	l := newBadgeCache(2)
+	at := func(n uint64, precision services.Precision) cachedBadges {
+		v := newTestView(source.Settings{}, rdb.Document{N: n}, momentOf(noon))
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.sum(badges)
-		return known{shownSources, v.Settings, source.Shown{Policy: v.Document.Policy, Badges: badges, At: noon}}
+		return cachedBadges{testSources, v.Settings, source.ShownBadges{Policy: v.Document.Policy, Badges: badges, At: noon}}
 	}
 	version := func(user services.UserID) string {
 		known, ok := l.of(user)
@@ -251,13 +251,13 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := shownView(source.Settings{}, unreadDocument(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
+		v := newTestView(source.Settings{}, unreadDocument(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
 		v.Document.FeedMore = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
 			v.Document.Policy.Turned = map[services.Source]bool{services.SourceSiteMessages: true}
 		}
 		shown, before := v.render(), v.render()
-		got := known{shownSources, v.Settings, source.Shown{Policy: v.Document.Policy, Badges: shown, At: noon}}.stale()
+		got := cachedBadges{testSources, v.Settings, source.ShownBadges{Policy: v.Document.Policy, Badges: shown, At: noon}}.stale()
 		if difference := cmp.Diff(before, shown); difference != "" {
 			t.Fatalf("what was shown has changed:\n%s", difference)
 		}

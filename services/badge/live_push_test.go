@@ -15,7 +15,7 @@ import (
 func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	n := served(t)
 	n.patience = 500 * time.Millisecond // the time for which the hub waits for a slot in vain
-	reader, _, shows := n.readerOfHosts()
+	reader, _, shows := n.newReaderOfHosts()
 	stale := make(chan struct{}, 1)
 	hub := push.New(push.Config{
 		Versions: n.Redis.Versions, Enter: n.Redis.Enter, Leave: n.Redis.Leave, Sweep: 50 * time.Millisecond,
@@ -32,7 +32,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			return badges, errs
 		},
 	})
-	n.Memory.Log.OnReadersMoved(hub.HintSharedOf)
+	n.Caches.Log.OnReadersNotified(hub.HintSharedOf)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- hub.Run(ctx) }()

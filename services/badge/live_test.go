@@ -29,10 +29,10 @@ func (n node) markBoardSeen(user services.UserID) {
 	n.must(n.live.MarkSeen(n.TB.Context(), user, nil))
 }
 
-// readerOfHosts makes a user who follows two hosts, each with an upcoming show.
-func (n node) readerOfHosts() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
+// newReaderOfHosts makes a user who follows two hosts, each with an upcoming show.
+func (n node) newReaderOfHosts() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
 	n.TB.Helper()
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	for i := range hosts {
 		hosts[i] = users[i+1]
 		n.Follow(hosts[i], users[0])
@@ -47,7 +47,7 @@ func (n node) readerOfHosts() (reader services.UserID, hosts [2]services.UserID,
 func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, hosts, shows := n.readerOfHosts()
+		reader, hosts, shows := n.newReaderOfHosts()
 		before := n.wantBoard(reader, 0).Version
 		newer := func(what string, want int) {
 			t.Helper()
@@ -112,7 +112,7 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 // the count is UNKNOWN, except for a user who follows no host.
 func TestTheBoardsCountAfterALoss(t *testing.T) {
 	n := served(t)
-	reader, hosts, shows := n.readerOfHosts()
+	reader, hosts, shows := n.newReaderOfHosts()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	n.markBoardSeen(reader)
@@ -127,7 +127,7 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 		t.Errorf("a node without memory says %+v", badges.LiveBoard)
 	}
 	other.wantBoard(hosts[0], 0)
-	if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil {
+	if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other.wantBoard(reader, 1)
@@ -137,11 +137,11 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 // that was known last stays.
 func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	n := served(t)
-	reader, hosts, shows := n.readerOfHosts()
+	reader, hosts, shows := n.newReaderOfHosts()
 	stranger := livetest.Schedule(n.World, reader, time.Hour)
 	n.settle()
 	told := map[services.UserID]int{}
-	n.Memory.Log.OnReadersMoved(func(readers []services.UserID) {
+	n.Caches.Log.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}
@@ -173,7 +173,7 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 // A user's policy applies to this source as to every other.
 func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 	n := served(t)
-	reader, _, shows := n.readerOfHosts()
+	reader, _, shows := n.newReaderOfHosts()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	cmd, err := n.SetPolicy(reader, PolicyChange{
@@ -192,21 +192,21 @@ func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 
 // boardModel computes the expected count from the events in their order.
 type boardModel struct {
-	now     int                                     // the number of the present event
-	shows   []services.PostID                       // those that are not over
-	host    map[services.PostID]services.UserID     // the host of each show
-	live    map[services.PostID]int                 // when the show went live; absent if it is not running
-	since   map[services.UserID]int                 // when the reader followed the host; absent without a follow
-	mode    map[services.UserID]services.FollowMode // the mode of the follow
-	seen    int                                     // when the reader looked at the board
-	version string                                  // the version of the badges at the last check
-	shown   int                                     // the count at the last check
+	now        int                                     // the number of the present event
+	shows      []services.PostID                       // those that are not over
+	host       map[services.PostID]services.UserID     // the host of each show
+	live       map[services.PostID]int                 // when the show went live; absent if it is not running
+	followedAt map[services.UserID]int                 // when the reader followed the host; absent without a follow
+	mode       map[services.UserID]services.FollowMode // the mode of the follow
+	seen       int                                     // when the reader looked at the board
+	version    string                                  // the version of the badges at the last check
+	shown      int                                     // the count at the last check
 }
 
 // count is the expected count.
 func (m *boardModel) count() (count int) {
 	for show, at := range m.live {
-		if since, follows := m.since[m.host[show]]; follows && at > since && at > m.seen && m.mode[m.host[show]] != services.FollowNone {
+		if since, follows := m.followedAt[m.host[show]]; follows && at > since && at > m.seen && m.mode[m.host[show]] != services.FollowNone {
 			count++
 		}
 	}
@@ -217,11 +217,11 @@ func (m *boardModel) count() (count int) {
 // of the count has a greater version.
 func TestTheBoardsCountEqualsAModel(t *testing.T) {
 	n := served(t)
-	histories.Fewer(t, 4)
+	histories.Reduce(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		reader, hosts := users[0], users[1:]
-		m := &boardModel{host: map[services.PostID]services.UserID{}, live: map[services.PostID]int{}, since: map[services.UserID]int{}, mode: map[services.UserID]services.FollowMode{}}
+		m := &boardModel{host: map[services.PostID]services.UserID{}, live: map[services.PostID]int{}, followedAt: map[services.UserID]int{}, mode: map[services.UserID]services.FollowMode{}}
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			m.now++
 			n.step(t, m, reader, rapid.SampledFrom(hosts).Draw(t, "host"))
@@ -259,16 +259,16 @@ func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
 			}
 		}
 	case "follow":
-		if _, follows := m.since[host]; !follows {
+		if _, follows := m.followedAt[host]; !follows {
 			n.Follow(host, reader)
-			m.since[host] = m.now
+			m.followedAt[host] = m.now
 		}
 	case "unfollow":
 		n.Unfollow(host, reader)
-		delete(m.since, host)
+		delete(m.followedAt, host)
 		delete(m.mode, host)
 	case "mode":
-		if _, follows := m.since[host]; follows {
+		if _, follows := m.followedAt[host]; follows {
 			m.mode[host] = services.FollowMode(rapid.IntRange(0, 2).Draw(t, "mode"))
 			n.SetFollowMode(host, reader, m.mode[host])
 		}

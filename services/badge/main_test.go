@@ -53,10 +53,10 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 		notifications: notificationstest.New(w),
 		messages:      messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
 		announcements: announcements.New(announcements.Config{
-			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
+			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Caches.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
-			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
+			Store: w.Store, Redis: w.Redis, Changes: w.Caches.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
 		live: livetest.New(w, limits),
 		views: views.New(views.Config{
@@ -71,13 +71,13 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 // a count from SQL into an old one. A test of the time limit sets its own.
 func (n node) config() Config {
 	return Config{
-		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Memory.Pulled,
+		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Caches.Pulled,
 		Clock: n.Clock, Log: n.Log, Patience: time.Minute, Sources: []Source{n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()},
 	}
 }
 
-// with makes the service of badges of the same node with other settings.
-func (n node) with(change func(*Config)) *Service {
+// newServiceWith makes the service of badges of the same node with other settings.
+func (n node) newServiceWith(change func(*Config)) *Service {
 	cfg := n.config()
 	change(&cfg)
 	return New(cfg)
@@ -169,16 +169,16 @@ func (n node) checkInvariants(badges *services.Badges) {
 	}
 }
 
-// likedAuthor makes an author with posts and with likes on them, and a follower of the author; both have no unread items.
-func (n node) likedAuthor(posts int) (author, reader services.UserID) {
+// newLikedAuthor makes an author with posts and with likes on them, and a follower of the author; both have no unread items.
+func (n node) newLikedAuthor(posts int) (author, reader services.UserID) {
 	n.TB.Helper()
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	n.Follow(users[0], users[1])
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	for range posts {
 		notificationstest.Like(n.World, n.Post(users[0]), users[0], users[1])
 	}
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	return users[0], users[1]
 }
 
@@ -207,16 +207,16 @@ func (n node) markFeedSeen(user services.UserID, upTo services.PostID) {
 
 // momentOf returns a moment without announcements and dots.
 func momentOf(now time.Time) source.Moment {
-	return source.Moment{Now: now, Risen: now, Shared: &announcements.State{}}
+	return source.Moment{Now: now, MonotonicNow: now, Shared: &announcements.State{}}
 }
 
-// shownView is a rendering without engines.
-func shownView(settings source.Settings, document rdb.Document, at source.Moment) *view {
-	return &view{sources: shownSources, View: source.View{Settings: &settings, Document: document, Moment: at}}
+// newTestView makes a rendering without engines.
+func newTestView(settings source.Settings, document rdb.Document, at source.Moment) *view {
+	return &view{sources: testSources, View: source.View{Settings: &settings, Document: document, Moment: at}}
 }
 
-// shownSources are the sources of a service without engines: rendering needs none.
-var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
+// testSources are the sources of a service without engines: rendering needs none.
+var testSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are the sources that have a package of their own.
 func sourcesOfFeatures() []Source {

@@ -16,7 +16,7 @@ import (
 func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, hosts, shows := n.readerOfHosts()
+		reader, hosts, shows := n.newReaderOfHosts()
 		over := livetest.Schedule(n.World, hosts[0], time.Hour)
 		n.settle()
 		livetest.Start(n.World, shows[0], shows[1], over)
@@ -42,7 +42,7 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 			}
 			digest, err := n.Digest(t.Context(), reader, fanouttest.Start.Add(-time.Hour))
 			n.Must(err)
-			if came := brought(digest); came["HOME_FEED"] != c.posts || came["LIVE_BOARD"] != c.all {
+			if came := digestCounts(digest); came["HOME_FEED"] != c.posts || came["LIVE_BOARD"] != c.all {
 				t.Errorf("mode %d: the digest has %v, want %d posts and %d shows", c.mode, came, c.posts, c.all)
 			}
 			if differed, err := n.World.Projector.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
@@ -54,9 +54,9 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 
 // A recount finds a mode of a follow that follow_modes has but the follow's own row lacks. All other reads take the mode from
 // that row, so the host's shows still count.
-func TestARecountFindsTheModeOfAHost(t *testing.T) {
+func TestARecountFindsTheModeOfAFollow(t *testing.T) {
 	n := served(t)
-	reader, hosts, shows := n.readerOfHosts()
+	reader, hosts, shows := n.newReaderOfHosts()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	n.wantBoard(reader, 2)

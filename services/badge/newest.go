@@ -15,7 +15,7 @@ import (
 func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
 	ctx = services.Observe(ctx) // as in Peek: this read is no visit
 	// Limit 1: a source need not list more than the newest item, but may.
-	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
+	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
 	var newest []services.Explanation
 	for _, one := range s.sources {
 		if !slices.Contains(sources, one.Key()) {
@@ -50,7 +50,7 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 
 // newestOf explains the counts of one source by their newest items. It asks the source's own Newest, and uses Explain if the
 // source has no Newest or Newest does not know. It reads the user's positions when Explain first needs them.
-func (s *Service) newestOf(ctx context.Context, one Source, of *source.Explained) ([]services.Explanation, error) {
+func (s *Service) newestOf(ctx context.Context, one Source, of *source.ExplainRequest) ([]services.Explanation, error) {
 	if finder, some := one.(source.NewestFinder); some {
 		if explanations, known, err := finder.Newest(ctx, *of); known || err != nil {
 			return explanations, err

@@ -53,9 +53,9 @@ func (n node) publishOwnPosts(user services.UserID, count int) {
 // Whatever happened to a feed, its newest post is the same in the projection and in the facts.
 func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 	n := served(t)
-	histories.Fewer(t, 4)
+	histories.Reduce(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		reader, huge, small := n.follower()
+		reader, huge, small := n.newFollower()
 		n.read(reader)
 		follows := map[services.UserID]bool{huge: true, small: true}
 		var published []services.PostID
@@ -111,7 +111,7 @@ type withoutFacts struct{ homeFeed }
 
 var errFactsRead = errors.New("the facts are read")
 
-func (withoutFacts) Explain(context.Context, source.Explained) ([]services.Explanation, error) {
+func (withoutFacts) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
 	return nil, errFactsRead
 }
 
@@ -119,7 +119,7 @@ func (withoutFacts) Explain(context.Context, source.Explained) ([]services.Expla
 func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, huge, small := n.follower()
+		reader, huge, small := n.newFollower()
 		n.read(reader)
 		at := slices.IndexFunc(n.sources, func(source Source) bool { return source.Key() == services.SourceHomeFeed })
 		n.sources[at] = withoutFacts{n.sources[at].(homeFeed)}

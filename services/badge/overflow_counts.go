@@ -21,9 +21,9 @@ type overflowCounts struct {
 // overflowCount is a number of new posts, and the versions of its inputs: every change of an input raises one of the versions. So
 // an entry needs no expiry: it is right or it is not used.
 type overflowCount struct {
-	n, pulled uint64          // the versions of the document and of the pulled posts
-	aged      services.PostID // posts up to this ID were too old to count
-	unread    int             // the number of new posts
+	documentVersion, pulledVersion uint64          // the versions of the document and of the pulled posts
+	agedUpTo                       services.PostID // posts up to this ID were too old to count
+	unread                         int             // the number of new posts
 }
 
 // maxOverflowCounts is the number of readers that are remembered.
@@ -43,7 +43,7 @@ func (b *overflowCounts) of(user services.UserID, document *rdb.Document, aged s
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	had, known := b.users.Get(user)
-	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence && had.aged == aged
+	return had.unread, known && had.documentVersion == document.N && had.pulledVersion == document.PulledCount.Sequence && had.agedUpTo == aged
 }
 
 // keep remembers the document's Unread, which was counted for this state of the inputs.

@@ -43,15 +43,15 @@ func (n node) wantEverywhere(user services.UserID, want int, precision services.
 func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.likedAuthor(0)
-		other := n.Strangers(1)[0]
+		author, reader := n.newLikedAuthor(0)
+		other := n.MakeStrangers(1)[0]
 		n.Follow(other, reader)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		ids := append(n.Posts(author, 40), n.Posts(other, 3)...)
 		late := n.IDs.Next()
 		n.Posts(reader, services.Retention+40)
 		n.Must(n.World.Projector.Refill(t.Context(), reader))
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		before := n.wantEverywhere(reader, 43, services.Exact).Version
 		for _, step := range []struct {
 			what string
@@ -65,14 +65,14 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 				n.Delete(post)
 			}, 42},
 			{"a new post", func() { n.Post(author) }, 43},
-			{"a post that arrives late, beyond the list", func() { n.PostAs(author, late) }, 44},
+			{"a post that arrives late, beyond the list", func() { n.PostWithID(author, late) }, 44},
 			{"a mark beyond the list", func() { n.markFeedSeen(reader, ids[10]) }, 34},
 			{"an unfollow", func() { n.Unfollow(other, reader) }, 31},
 			{"a mark of everything", func() { n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
 		} {
 			t.Log(step.what)
 			step.do()
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 			now := n.wantEverywhere(reader, step.want, services.Exact).Version
 			if now <= before {
 				t.Errorf("%s: version %s after %s", step.what, now, before)
@@ -86,13 +86,13 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 // inbox stays as it is, and the count beyond the inbox falls all the same, with a newer version.
 func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 	ownPosts := func(n node) (reader, author services.UserID, count int) {
-		author, reader = n.likedAuthor(0)
+		author, reader = n.newLikedAuthor(0)
 		n.Posts(author, 43)
 		n.Posts(reader, services.Retention+40)
 		return reader, author, 43
 	}
 	pulledPosts := func(n node) (reader, author services.UserID, count int) {
-		reader, huge, small := n.follower()
+		reader, huge, small := n.newFollower()
 		n.Posts(huge, services.Retention+200)
 		return reader, small, services.Retention + 200
 	}
@@ -108,7 +108,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := served(t)
-			n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+			n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
 			reader, author, count := test.begin(n)
 			n.Must(n.World.Projector.Refill(t.Context(), reader))
 			n.settle()
@@ -130,8 +130,8 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 // posts are still in the inbox, so it finds nothing to change. A node that counted in between, without the author, counts again.
 func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 	n := served(t)
-	n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
-	reader, huge, small := n.follower()
+	n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+	reader, huge, small := n.newFollower()
 	n.Posts(huge, services.Retention+200)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Post(small)
@@ -171,9 +171,9 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 		for _, pushed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, pushed %t", name, pushed), func(t *testing.T) {
 				n := served(t)
-				n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
-				author, reader := n.likedAuthor(0)
-				other := n.Users(1)[0]
+				n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+				author, reader := n.newLikedAuthor(0)
+				other := n.MakeUsers(1)[0]
 				n.Follow(other, reader)
 				n.settle()
 				late := n.IDs.Next()
@@ -184,7 +184,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 				n.Must(n.World.Projector.Refill(t.Context(), reader))
 				n.settle()
 				n.wantEverywhere(reader, count, services.Exact)
-				n.PostAs(other, late)
+				n.PostWithID(other, late)
 				if pushed {
 					n.settle()
 				}
@@ -240,19 +240,19 @@ func (n node) unmute(reader, author services.UserID) {
 // the user's own posts are among the newest 300.
 func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	n.Posts(author, 150)
 	n.Posts(reader, 18)
 	n.Posts(author, 250)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.wantEverywhere(reader, services.Retention, services.AtLeast)
 }
 
 // If the cap is above 300, counting goes on beyond 300.
 func TestCountingGoesOnToTheCap(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	n.Posts(author, 500)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	for limit, want := range map[int]struct {
@@ -265,7 +265,7 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 		450: {451, services.AtLeast, "450+"},
 		999: {500, services.Exact, "500"},
 	} {
-		n.Service = n.with(func(cfg *Config) {
+		n.Service = n.newServiceWith(func(cfg *Config) {
 			cfg.Caps = source.Caps{services.SourceHomeFeed: limit}
 		})
 		if got := n.wantEverywhere(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
@@ -278,11 +278,11 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.wantFeed(reader, 43, services.Exact)
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
@@ -300,7 +300,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 // The user's own posts do not displace others' posts from the digest either.
 func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	since := n.Clock.Now().Add(-time.Second)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
@@ -319,9 +319,9 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 
 // The counts beyond the lists of several readers are one statement, and each is the reader's own.
 func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
-	statements := &traced{named: map[string]int{}}
+	statements := &statementCounter{named: map[string]int{}}
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: statements.trace}))
-	author, readers := n.Users(1)[0], n.Users(3)
+	author, readers := n.MakeUsers(1)[0], n.MakeUsers(3)
 	for _, reader := range readers {
 		n.Follow(author, reader) // posts count from the follow on
 		n.settle()

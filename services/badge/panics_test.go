@@ -12,19 +12,19 @@ import (
 // A user whose rebuild panics is counted in SQL, and the log has the stack. The users who are read together with them are rebuilt.
 func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-	panicFor := w.FaultyRebuild()
+	panicFor := w.RegisterFaultyRebuild()
 	n := newNode(w)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	n.Follow(users[0], users[1:]...)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.Post(users[0])
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	for _, user := range users[1:] {
 		n.Must(n.Redis.Reset(t.Context(), user))
 	}
 	panicFor(users[1])
 	var log bytes.Buffer
-	s := n.with(func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := n.newServiceWith(func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	badges, errs := s.ReadMany(t.Context(), users[1:])
 	for i, one := range badges {
 		if errs[i] != nil || one.HomeFeed.Value != 1 {

@@ -47,7 +47,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 			return nil
 		})
 	}
-	_ = services.PassOn(group.Wait()) // each function stores its errors in errs
+	_ = services.Repanic(group.Wait()) // each function stores its errors in errs
 	return badges, errs
 }
 

@@ -16,20 +16,20 @@ import (
 func TestPeekIsNoVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		big, reader, stranger := users[0], users[1], users[2]
 		n.Follow(big, reader)
 		n.SetMode(big, services.AuthorBig)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.read(reader)
 		left := n.Clock.Now()
 		for range 3 {
 			n.Clock.Advance(3 * 24 * time.Hour)
 			n.Post(big)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 		}
 		newest := n.Post(big)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		peek := func(what string, want int) {
 			t.Helper()
 			badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger, 0}) // 0 is nobody
@@ -63,11 +63,11 @@ func TestPeekIsNoVisit(t *testing.T) {
 func TestReadForHostIsNoVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		big, reader, stranger := users[0], users[1], users[2]
 		n.Follow(big, reader)
 		n.SetMode(big, services.AuthorBig)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.read(reader)
 		left := n.Clock.Now()
 		holds := func(what string, want int, precision services.Precision) {
@@ -82,12 +82,12 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 			}
 		}
 		n.Post(big)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		holds("of an active user", 1, services.Exact)
 		for i := range 3 {
 			n.Clock.Advance(3 * 24 * time.Hour)
 			n.Post(big)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 			if i == 0 {
 				holds("of a user who came some days ago", 2, services.Exact)
 				if _, err := n.WriteVisits(t.Context()); err != nil {
@@ -115,7 +115,7 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 // incomplete.
 func TestPeekHasAllSourcesOrNone(t *testing.T) {
 	n := served(t)
-	reader, stranger := n.Users(1)[0], n.Strangers(1)[0]
+	reader, stranger := n.MakeUsers(1)[0], n.MakeStrangers(1)[0]
 	n.breakSource("site messages", broken)
 	badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger})
 	if errs[0] != nil || badges[0] == nil || !services.IsUnavailable(errs[1]) || badges[1] != nil {
@@ -123,10 +123,10 @@ func TestPeekHasAllSourcesOrNone(t *testing.T) {
 	}
 }
 
-// explosive is a source that panics.
-type explosive struct{ Source }
+// panickingSource is a source that panics.
+type panickingSource struct{ Source }
 
-func (explosive) Facts(context.Context, []services.UserID, int64, []rdb.Document) error {
+func (panickingSource) Facts(context.Context, []services.UserID, int64, []rdb.Document) error {
 	panic("while it counts")
 }
 
@@ -134,13 +134,13 @@ func (explosive) Facts(context.Context, []services.UserID, int64, []rdb.Document
 func TestAPanicOfASourceReachesItsReader(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		for _, user := range users { // without a document, the facts are counted
 			n.read(user)
 			n.Must(n.Redis.Reset(t.Context(), user))
 		}
 		n.Service.sources = slices.Clone(n.Service.sources)
-		n.Service.sources[0] = explosive{n.Service.sources[0]}
+		n.Service.sources[0] = panickingSource{n.Service.sources[0]}
 		peek := func() (err error) {
 			defer services.Recover(&err)
 			n.Peek(t.Context(), users)

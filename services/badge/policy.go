@@ -27,8 +27,8 @@ type QuietHours struct {
 
 // The least and the greatest UTC offset of a time zone, in minutes.
 const (
-	leastOffset    = -12 * 60
-	greatestOffset = 14 * 60
+	minOffsetMinutes = -12 * 60
+	maxOffsetMinutes = 14 * 60
 )
 
 // Policy returns a user's display policy.
@@ -59,18 +59,18 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 		if to, err = minuteOf("quietHours.to", change.Quiet.To); err != nil {
 			return nil, err
 		}
-		if offset := change.Quiet.OffsetEast; offset < leastOffset || offset > greatestOffset {
-			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", leastOffset, greatestOffset, offset)
+		if offset := change.Quiet.OffsetEast; offset < minOffsetMinutes || offset > maxOffsetMinutes {
+			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", minOffsetMinutes, maxOffsetMinutes, offset)
 		}
 	}
 	// The change is applied to the stored policy, under the lock of its row: two devices may change different settings at once.
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
 			// The difference from the default is stored, so that a source that a later release adds has its own default.
-			policy.Turned = with(policy.Turned, source, inTotal != source.InTotal())
+			policy.Turned = withSource(policy.Turned, source, inTotal != source.InTotal())
 		}
 		for source, asDot := range change.AsDot {
-			policy.AsDot = with(policy.AsDot, source, asDot)
+			policy.AsDot = withSource(policy.AsDot, source, asDot)
 		}
 		if change.Quiet != nil {
 			policy.QuietFrom, policy.QuietTo, policy.OffsetEast = from, to, change.Quiet.OffsetEast
@@ -89,8 +89,8 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}, nil
 }
 
-// with sets whether a source is in a set of sources, which may be nil, and returns the set.
-func with(sources map[services.Source]bool, source services.Source, has bool) map[services.Source]bool {
+// withSource sets whether a source is in a set of sources, which may be nil, and returns the set.
+func withSource(sources map[services.Source]bool, source services.Source, has bool) map[services.Source]bool {
 	if sources == nil {
 		sources = map[services.Source]bool{}
 	}

@@ -20,7 +20,7 @@ func (n node) setPolicy(user services.UserID, change PolicyChange) {
 func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		_, reader := n.likedAuthor(3)
+		_, reader := n.newLikedAuthor(3)
 		before := n.read(reader)
 		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 		after := n.read(reader)
@@ -58,13 +58,13 @@ func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 // A rebuild restores the policy in a lost document, and the job of the policy's change, which runs later, leaves it as it is.
 func TestAPolicySurvivesALostDocument(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(3)
+	_, reader := n.newLikedAuthor(3)
 	n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 	n.Server.Flush()
 	if got := n.read(reader).Total.Value; got != 0 {
 		t.Errorf("after a flush the total is %d", got)
 	}
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	if got := n.read(reader).Total.Value; got != 0 {
 		t.Errorf("after its jobs the total is %d", got)
 	}
@@ -72,7 +72,7 @@ func TestAPolicySurvivesALostDocument(t *testing.T) {
 
 func TestAnInvalidPolicyIsRefused(t *testing.T) {
 	n := served(t)
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	for _, refused := range []struct {
 		hours QuietHours
 		says  string

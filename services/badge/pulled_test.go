@@ -7,10 +7,10 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// follower makes a user who follows one author whose posts are pulled and one whose posts are pushed.
-func (n node) follower() (reader, huge, small services.UserID) {
+// newFollower makes a user who follows one author whose posts are pulled and one whose posts are pushed.
+func (n node) newFollower() (reader, huge, small services.UserID) {
 	n.TB.Helper()
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	n.SetMode(users[1], services.AuthorHuge)
 	n.Follow(users[1], users[0])
 	n.Follow(users[2], users[0])
@@ -21,8 +21,8 @@ func (n node) follower() (reader, huge, small services.UserID) {
 // settle runs all jobs, and reads the changelog.
 func (n node) settle() {
 	n.TB.Helper()
-	n.Quiet(n.World.Fanout)
-	_, err := n.Memory.Log.RunOnce(n.TB.Context())
+	n.RunAllJobs(n.World.Fanout)
+	_, err := n.Caches.Log.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
@@ -41,7 +41,7 @@ func (n node) wantFeed(user services.UserID, want int, precision services.Precis
 func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, huge, small := n.follower()
+		reader, huge, small := n.newFollower()
 		before := n.wantFeed(reader, 0, services.Exact).Version
 		newer := func(want int) {
 			t.Helper()
@@ -92,7 +92,7 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 // Above 300 the count says that there may be more, whether the posts were pushed or pulled.
 func TestTheFeedsCountEndsAt300(t *testing.T) {
 	n := served(t)
-	reader, huge, small := n.follower()
+	reader, huge, small := n.newFollower()
 	n.Posts(huge, 200)
 	n.Posts(small, 100)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
@@ -109,7 +109,7 @@ func TestTheFeedsCountEndsAt300(t *testing.T) {
 // The count is the same after a flush of Redis and on a node that has just started.
 func TestTheFeedsCountAfterALoss(t *testing.T) {
 	n := served(t)
-	reader, huge, small := n.follower()
+	reader, huge, small := n.newFollower()
 	n.Post(huge)
 	n.Post(small)
 	n.settle()
@@ -118,7 +118,7 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 	n.wantFeed(reader, 2, services.Exact)
 	other := newNode(n.AnotherNode())
 	other.wantFeed(reader, 2, services.Exact)
-	if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil {
+	if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other.wantFeed(reader, 2, services.Exact)
@@ -128,9 +128,9 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 // count that was known last stays, and an unknown count is not marked as exact.
 func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := served(t)
-	reader, huge, _ := n.follower()
+	reader, huge, _ := n.newFollower()
 	told := map[services.UserID]int{}
-	n.Memory.Log.OnReadersMoved(func(readers []services.UserID) {
+	n.Caches.Log.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}
@@ -158,7 +158,7 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 // The audit finds no error in the counts of pushed and pulled posts.
 func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
 	n := served(t)
-	reader, huge, small := n.follower()
+	reader, huge, small := n.newFollower()
 	n.Post(huge)
 	n.Post(small)
 	n.settle()

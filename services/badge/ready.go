@@ -24,12 +24,12 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	for i, user := range users {
 		owed[i] = s.jobs.OwesUpdate(user)
 	}
-	before := s.answered(users)
+	before := s.answeredVersions(users)
 	documents, err := s.redis.DocumentsCached(ctx, users)
 	if err != nil {
 		return badges, err
 	}
-	after := s.answered(users)
+	after := s.answeredVersions(users)
 	for i, user := range users {
 		_, answered := before[user]
 		_, still := after[user]

@@ -19,9 +19,9 @@ import (
 func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
-	_, reader := n.likedAuthor(2)
+	_, reader := n.newLikedAuthor(2)
 	n.read(reader)
-	stranger := n.Strangers(1)[0]
+	stranger := n.MakeStrangers(1)[0]
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	got, err := n.ReadReady(ctx, []services.UserID{stranger, reader, 0, reader})
@@ -55,7 +55,7 @@ func (n node) wantUnready(what string, user services.UserID) {
 
 func TestReadReadyOmitsUnreadyDocuments(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(1)
+	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	n.Must(n.Redis.Reset(t.Context(), reader))
 	n.wantUnready("a document that is lost", reader)
@@ -87,28 +87,28 @@ func TestReadReadyOmitsUnreadyDocuments(t *testing.T) {
 // If a node has not cached what a count needs, the badges are not ready: Read asks SQL, and other users do not wait for it.
 func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	n := served(t)
-	users := n.Users(4)
+	users := n.MakeUsers(4)
 	n.makeRoom(users[0], users[1], users[2], users[3])
 	n.settle()
 	n.wantUnready("a room on the first node", users[1])
 	other := newNode(n.AnotherNode())
 	other.wantUnready("a room that another node has not cached", users[1])
 
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.wantUnready("a count that goes on beyond the inbox", reader)
 	n.Post(author)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.wantUnready("the same after another post", reader)
 }
 
 // A document with items that have become too old is not ready: Read takes them out.
 func TestAgedDocumentsAreNotReady(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})))
+	m := newAgingModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
 	m.Post(m.small)
 	m.settle()
 	m.read(m.reader)

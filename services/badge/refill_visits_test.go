@@ -25,26 +25,26 @@ func (n node) recordVisit(user services.UserID) {
 func (n node) refill(user services.UserID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, projector.RefillJob(user)) })
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 }
 
 // A job refills the inbox between two visits. The digest begins at the first of the two.
 func TestTheDigestIgnoresRefills(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.likedAuthor(0)
+		author, reader := n.newLikedAuthor(0)
 		n.recordVisit(reader)
 		monday := n.Clock.Now()
 		n.Clock.Advance(day)
 		n.Post(author)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		n.Clock.Advance(day)
 		n.refill(reader)
 		n.Clock.Advance(2 * day)
 		n.recordVisit(reader)
 		digest, err := n.Digest(t.Context(), reader, time.Time{})
 		n.Must(err)
-		if digest.Since.After(monday) || brought(digest)["HOME_FEED"] != 1 {
+		if digest.Since.After(monday) || digestCounts(digest)["HOME_FEED"] != 1 {
 			t.Errorf("since %s, the last visit having been at %s: %+v", digest.Since, monday, digest.Parts)
 		}
 	})
@@ -53,7 +53,7 @@ func TestTheDigestIgnoresRefills(t *testing.T) {
 // A user who does not return becomes dormant in time, whatever jobs do meanwhile, and loses their position in the announcements.
 func TestARefillKeepsNobodyFromBecomingDormant(t *testing.T) {
 	n := served(t)
-	_, user := n.likedAuthor(0)
+	_, user := n.newLikedAuthor(0)
 	n.recordVisit(user)
 	n.Clock.Advance(5 * day)
 	n.refill(user)

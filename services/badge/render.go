@@ -18,14 +18,14 @@ const sharedBase = 2_000_000_000_000_000
 func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
 	// A view may be rendered again.
-	v.Sequences, v.Streams = 0, 0
+	v.SequenceSum, v.StreamSum = 0, 0
 	for _, source := range v.sources {
 		source.Render(&v.View, badges)
 	}
-	badges.Version, badges.NextAt = services.Version(v.Document.N, sharedBase+v.Sequences), v.Next
+	badges.Version, badges.NextAt = services.Version(v.Document.N, sharedBase+v.SequenceSum), v.Next
 	// Learned is without the boundaries of time, which every node passes by itself: the hub compares it with the sequences
 	// that the caches have learned.
-	badges.Learned = v.Streams
+	badges.Learned = v.StreamSum
 	v.sum(badges)
 	return badges
 }

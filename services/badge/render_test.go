@@ -29,7 +29,7 @@ func likesDocument(written time.Time, older int, counts ...int) rdb.Document {
 
 // render renders a document at a moment, without engines.
 func render(document rdb.Document, now time.Time) *services.Badges {
-	v := shownView(source.Settings{}, document, momentOf(now))
+	v := newTestView(source.Settings{}, document, momentOf(now))
 	return v.render()
 }
 
@@ -106,7 +106,7 @@ func TestAFeedBeyondItsLimitIsAtLeast(t *testing.T) {
 
 // UNKNOWN badges have an older version than any that a client can hold.
 func TestUnknownBadgesNeverReplaceKnownOnes(t *testing.T) {
-	badges := unknown(shownSources)
+	badges := unknownBadges(testSources)
 	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
 		t.Errorf("the version %s would replace what a client holds", badges.Version)
 	}

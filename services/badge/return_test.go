@@ -13,12 +13,12 @@ import (
 func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		big, small, reader := users[0], users[1], users[2]
 		n.Follow(big, reader)
 		n.Follow(small, reader)
 		n.SetMode(big, services.AuthorBig)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		if got := n.read(reader).HomeFeed; got.Value != 0 {
 			t.Fatalf("before anybody posts: %+v", got)
 		}
@@ -27,7 +27,7 @@ func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 			n.Clock.Advance(3 * 24 * time.Hour)
 			n.Post(big)
 			n.Post(small)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 		}
 		if document := n.Document(reader); document.FeedCount >= 6 {
 			t.Fatalf("posts were pushed to an idle user: %d", document.FeedCount)
@@ -39,10 +39,10 @@ func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 			t.Error("the visit of a user who returned is not recorded")
 		}
 		n.Post(big)
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		if got := n.read(reader).HomeFeed; got.Value != 7 {
 			t.Errorf("after one more: %+v, want 7", got)
 		}
-		n.Agree(reader)
+		n.CheckAgainstFacts(reader)
 	})
 }

@@ -16,11 +16,11 @@ type shownStale struct {
 
 // staleVersion is the version of STALE badges.
 type staleVersion struct {
-	own    uint64 // the user's half of it
-	toHost bool   // only others than the user were shown it, such as the host application
+	own             uint64 // the user's half of it
+	shownToHostOnly bool   // only others than the user were shown it, such as the host application
 }
 
-// note remembers that a user's badges were shown as STALE. If it remembers version.most users already, it adds no user and only updates
+// note remembers that a user's badges were shown as STALE. If it remembers version.maxUsers users already, it adds no user and only updates
 // those it has: the badges of the others become exact with their next change.
 func (r *shownStale) note(user services.UserID, version staleVersion) {
 	r.mu.Lock()
@@ -29,18 +29,18 @@ func (r *shownStale) note(user services.UserID, version staleVersion) {
 		r.versions = map[services.UserID]staleVersion{}
 	}
 	had, known := r.versions[user]
-	if !known && len(r.versions) >= version.most() {
+	if !known && len(r.versions) >= version.maxUsers() {
 		return
 	}
 	if known {
-		version = staleVersion{max(version.own, had.own), version.toHost && had.toHost}
+		version = staleVersion{max(version.own, had.own), version.shownToHostOnly && had.shownToHostOnly}
 	}
 	r.versions[user] = version
 }
 
-// most is the number of users above which this version adds no user. Reads for the host leave room for users, as in noteFallback.
-func (v staleVersion) most() int {
-	if v.toHost {
+// maxUsers is the number of users above which this version adds no user. Reads for the host leave room for users, as in noteFallback.
+func (v staleVersion) maxUsers() int {
+	if v.shownToHostOnly {
 		return maxHostFallbackVersions
 	}
 	return maxFallbackVersions
@@ -80,6 +80,6 @@ func (s *Service) queueShownStale() {
 	s.shownStale.versions = nil
 	s.shownStale.mu.Unlock()
 	for user, version := range shown {
-		s.fallbacks.note(user, version.own, version.most())
+		s.fallbacks.note(user, version.own, version.maxUsers())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// besideAnother returns a node that shares its database with another one, which can die.
-func besideAnother(t *testing.T) (n node, other *sql.DB) {
+// newNodeBesideAnother returns a node that shares its database with another one, which can die.
+func newNodeBesideAnother(t *testing.T) (n node, other *sql.DB) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	n = newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
@@ -46,21 +46,21 @@ func (n node) claimByOther(other *sql.DB, users ...services.UserID) (dies, finis
 	dies = func() {
 		n.Clock.Advance(time.Second)
 		for tick := time.NewTicker(10 * time.Millisecond); !n.World.Fanout.SomeBehind(); <-tick.C {
-			eventually.Timely(n.TB, func() error { return heart.RunOnce(ctx) })
+			eventually.SucceedsInTime(n.TB, func() error { return heart.RunOnce(ctx) })
 		}
 	}
 	return dies, func() {
 		_, err := jobs.FinishHeld(ctx, other, queued)
 		n.Must(err)
-		eventually.Timely(n.TB, func() error { return heart.RunOnce(ctx) })
+		eventually.SucceedsInTime(n.TB, func() error { return heart.RunOnce(ctx) })
 	}
 }
 
 // Counts that lack a dead node's unfinished work are STALE, and no others. Once the work is done the badges are exact, and
 // newer than the ones shown before even if no count has changed.
 func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
-	n, other := besideAnother(t)
-	_, reader := n.likedAuthor(2)
+	n, other := newNodeBesideAnother(t)
+	_, reader := n.newLikedAuthor(2)
 	made := n.Clock.Now()
 	dies, finish := n.claimByOther(other, reader)
 	exact := n.read(reader)
@@ -102,14 +102,14 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 // While updates are outstanding, the host application reads more users than can be remembered. The users' own reads still have room, so
 // that their badges become exact again.
 func TestStaleReadsForTheHostLeaveRoomForUsers(t *testing.T) {
-	n, other := besideAnother(t)
-	_, reader := n.likedAuthor(2)
-	read := n.Users(1)
+	n, other := newNodeBesideAnother(t)
+	_, reader := n.newLikedAuthor(2)
+	read := n.MakeUsers(1)
 	dies, finish := n.claimByOther(other, reader, read[0])
 	n.read(reader)
 	dies()
 	for i := range services.UserID(maxFallbackVersions) {
-		n.shownStale.note(1000+i, staleVersion{own: 1, toHost: true})
+		n.shownStale.note(1000+i, staleVersion{own: 1, shownToHostOnly: true})
 	}
 	if badges, errs := n.ReadForHost(t.Context(), read); errs[0] != nil || badges[0].Total.Precision != services.Stale {
 		t.Fatalf("the host was shown %+v, %v", badges[0].Total, errs[0])

@@ -24,12 +24,12 @@ func (displayPolicy) Key() services.Source { return "" }
 func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
 // CopyNonCounts takes the earlier policy, because under another policy the earlier counts would have another total.
-func (displayPolicy) CopyNonCounts(v *source.View, badges *services.Badges, earlier source.Shown) {
+func (displayPolicy) CopyNonCounts(v *source.View, badges *services.Badges, earlier source.ShownBadges) {
 	v.Document.Policy, badges.Quiet = earlier.Policy, earlier.Badges.Quiet
 }
 
 // Explain has no items: the policy has no count.
-func (displayPolicy) Explain(context.Context, source.Explained) ([]services.Explanation, error) {
+func (displayPolicy) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
 	return nil, nil
 }
 
@@ -53,10 +53,10 @@ func (displayPolicy) Render(v *source.View, badges *services.Badges) {
 	if policy.QuietFrom == policy.QuietTo {
 		return
 	}
-	quiet, changesAt := policy.Quiet(v.Risen)
+	quiet, changesAt := policy.Quiet(v.MonotonicNow)
 	badges.Quiet = quiet
-	v.ChangesAt(changesAt)
+	v.RecordChangeAt(changesAt)
 	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each is a boundary once a day
-		v.AddBoundaries(v.Risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
+		v.AddBoundaries(v.MonotonicNow.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
 }

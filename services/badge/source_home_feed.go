@@ -88,11 +88,11 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 		}
 		value = min(value, limit)
 	}
-	v.Expires(services.SourceHomeFeed, value)
+	v.RecordExpiry(services.SourceHomeFeed, value)
 	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
 }
 
-func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), of.Most()))
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ const newestSearched = 8
 
 // Newest reads the inbox and this node's cache. known is false without Redis, for a user who has no inbox or is away, for one whose
 // newest entries do not count, for one with a pulled author that the cache lacks, and if none of the posts found is new.
-func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
+func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
 	if err != nil || !inbox.Ready || h.s.projector.AwayIfSeenOn(inbox.Day) {
 		return nil, false, nil // without Redis the facts are read
@@ -160,7 +160,7 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	}
 	// Authors with the most posts come first; among equal authors the lower user ID comes first, so that two answers agree.
 	slices.SortFunc(digest.Authors, func(a, b services.UserID) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
-	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
+	digest.Authors = digest.Authors[:min(maxDigestAuthors, len(digest.Authors))]
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 	if len(lists) == 0 {
 		return
 	}
-	h.s.pulled.Learn(ctx, lists...)
+	h.s.pulled.LoadMissing(ctx, lists...)
 	aged := h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Pulled) > 0 {
@@ -185,8 +185,8 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 	}
 }
 
-// endsBefore reports whether the inbox of a document ends before the new posts do, so that their number is in SQL alone.
-func (h homeFeed) endsBefore(document *rdb.Document) bool {
+// inboxEndsEarly reports whether the inbox of a document ends before the new posts do, so that their number is in SQL alone.
+func (h homeFeed) inboxEndsEarly(document *rdb.Document) bool {
 	return (document.FeedMore || document.PulledCount.More) && document.FeedCount+document.PulledCount.New < h.s.settings.Caps.FeedLimit()
 }
 
@@ -199,7 +199,7 @@ func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today i
 	aged := h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	counted := *document
 	counted.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
-	if counted.PulledCount.Behind || !h.endsBefore(&counted) {
+	if counted.PulledCount.Behind || !h.inboxEndsEarly(&counted) {
 		return counted.PulledCount.Behind
 	}
 	_, known := h.s.overflow.of(user, &counted, aged)
@@ -213,7 +213,7 @@ func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, do
 	var places []int
 	for i := range documents {
 		document := &documents[i]
-		if !document.Ready || !h.endsBefore(document) {
+		if !document.Ready || !h.inboxEndsEarly(document) {
 			continue
 		}
 		if document.Unread, document.UnreadKnown = h.s.overflow.of(users[i], document, aged); !document.UnreadKnown {
@@ -247,5 +247,5 @@ func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, do
 			return nil
 		})
 	}
-	_ = services.PassOn(parallel.Wait()) // a failure leaves the counts as they are
+	_ = services.Repanic(parallel.Wait()) // a failure leaves the counts as they are
 }

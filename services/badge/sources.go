@@ -28,7 +28,7 @@ type Source interface {
 	// Empty fills the source's part of the document for a user without items, if that is not the zero value.
 	Empty(document *rdb.Document)
 	// CopyNonCounts copies from earlier badges, if the facts are unknown, everything that is not a count.
-	CopyNonCounts(v *source.View, badges *services.Badges, earlier source.Shown)
+	CopyNonCounts(v *source.View, badges *services.Badges, earlier source.ShownBadges)
 
 	// Follow makes this node's cache report changes of the counts of a user with subscriptions here.
 	Follow(user services.UserID, document *rdb.Document)
@@ -45,7 +45,7 @@ type Source interface {
 	Within(badges *services.Badges) *services.Count
 
 	// Explain lists the items behind each count, from the facts.
-	Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error)
+	Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error)
 	// Digest adds the source's items since a moment to a digest.
 	Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error
 }

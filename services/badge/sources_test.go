@@ -55,11 +55,11 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 
 // The order of registration does not matter: the badges show the sources in one order, and the display policy comes last.
 func TestSourcesAreInTheOrderOfTheirKeys(t *testing.T) {
-	shuffled := slices.Clone(shownSources)
+	shuffled := slices.Clone(testSources)
 	slices.Reverse(shuffled)
 	for i, source := range register(shuffled...) {
-		if source.Name() != shownSources[i].Name() {
-			t.Errorf("source %d is %s, want %s", i, source.Name(), shownSources[i].Name())
+		if source.Name() != testSources[i].Name() {
+			t.Errorf("source %d is %s, want %s", i, source.Name(), testSources[i].Name())
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (t toy) Render(_ *source.View, badges *services.Badges) {
 
 func (t toy) Facts(context.Context, []services.UserID, int64, []rdb.Document) error { return nil }
 
-func (t toy) Explain(context.Context, source.Explained) ([]services.Explanation, error) {
+func (t toy) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
 	return []services.Explanation{{Source: t.Key(), Count: source.Exact(t.count)}}, nil
 }
 
@@ -89,7 +89,7 @@ func (t toy) Digest(_ context.Context, _ services.UserID, _ time.Time, digest *s
 // digest, with no other code.
 func TestOneRegistrationAddsASourceEverywhere(t *testing.T) {
 	n := served(t)
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	for i, source := range n.sources {
 		if board, ok := source.(live.Source); ok {
 			n.sources[i] = toy{board, 5}

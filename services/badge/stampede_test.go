@@ -14,12 +14,12 @@ import (
 func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	const slots, crowd, devices = 4, 200, 3
 	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Rebuilds = slots }}))
-	author := n.Users(1)[0]
-	users := n.Users(crowd)
+	author := n.MakeUsers(1)[0]
+	users := n.MakeUsers(crowd)
 	n.Follow(author, users...)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.Post(author)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	before := n.World.Projector.RebuildStats()
 	n.Server.Flush()
 	var together sync.WaitGroup

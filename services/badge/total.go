@@ -66,15 +66,15 @@ func display(caps source.Caps, policy services.DisplayPolicy, quiet bool, key se
 		return ""
 	case policy.AsDot[key] || count.Mode == services.CategoryDot:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
-	case count.Precision == services.AtLeast && (count.Value >= services.MessagesCounted || key == services.SourceViews):
+	case count.Precision == services.AtLeast && (count.Value >= services.MaxCountedMessages || key == services.SourceViews):
 		limit = min(limit, count.Value) // the count may be a lower bound below the cap
 		return services.Display(limit+1, limit)
 	}
 	return services.Display(count.Value, limit)
 }
 
-// unknown returns the badges when no engine answers: their version is older than any that a client can hold.
-func unknown(sources sourceList) *services.Badges {
+// unknownBadges returns the badges when no engine answers: their version is older than any that a client can hold.
+func unknownBadges(sources sourceList) *services.Badges {
 	v := &view{sources: sources, View: source.View{Settings: &source.Settings{}}}
 	for _, source := range sources {
 		source.Empty(&v.Document)

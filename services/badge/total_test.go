@@ -55,7 +55,7 @@ func TestASecondSumChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
 		document := unreadDocument(2, 3, 4, 5)
 		document.Policy.Turned = map[services.Source]bool{key: true}
-		v := shownView(source.Settings{}, document, momentOf(noon))
+		v := newTestView(source.Settings{}, document, momentOf(noon))
 		badges := v.render()
 		first := *badges
 		v.sum(badges)
@@ -72,21 +72,21 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := shownView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, unreadDocument(200, 3, 4, 5), momentOf(noon))
+	v := newTestView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, unreadDocument(200, 3, 4, 5), momentOf(noon))
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
 	}
 }
 
-// More unread messages than are counted (services.MessagesCounted) are AT_LEAST, shown with a "+" under any cap.
+// More unread messages than are counted (services.MaxCountedMessages) are AT_LEAST, shown with a "+" under any cap.
 func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
-	const most = services.MessagesCounted
+	const most = services.MaxCountedMessages
 	for _, limit := range []int{99, 9999} {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
 			document := unreadDocument(0, 0, unread, 0)
 			document.Messages = document.Messages[:1]
-			v := shownView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
+			v := newTestView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
 			badges := v.render()
 			want := "99+"
 			switch {
@@ -159,7 +159,7 @@ func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 		minute := rapid.IntRange(0, services.MinutesPerDay-1)
 		document.Policy = services.DisplayPolicy{
 			Turned: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
-			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(leastOffset, greatestOffset).Draw(t, "offset"),
+			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(minOffsetMinutes, maxOffsetMinutes).Draw(t, "offset"),
 		}
 		mode := services.CategoryMode(rapid.IntRange(0, 2).Draw(t, "mode of likes"))
 		if mode != services.CategoryCounted {
@@ -168,7 +168,7 @@ func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)
 		sum := 0
-		for count := range shownSources.counts(badges) {
+		for count := range testSources.counts(badges) {
 			if count.InTotal {
 				sum += count.Value
 			}

@@ -35,8 +35,8 @@ var streams = []string{announcementStream, pullStream, showStream, roomStream}
 // gate restricts a node to reading one stream of the facts.
 type gate struct {
 	nodecache.SQL
-	mu   sync.Mutex
-	open string // the readable stream; "": all
+	mu         sync.Mutex
+	openStream string // the readable stream; "": all
 }
 
 var errGate = errors.New("the gate is closed")
@@ -45,7 +45,7 @@ var errGate = errors.New("the gate is closed")
 func (g *gate) checkOpen(stream string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open == "" || g.open == stream {
+	if g.openStream == "" || g.openStream == stream {
 		return nil
 	}
 	return errGate
@@ -73,12 +73,12 @@ type learner struct {
 	device *services.Badges // what the device shows
 }
 
-// learner makes a learner on a further node, which has learned all streams.
-func (n node) learner() *learner {
+// newLearner makes a learner on a further node, which has learned all streams.
+func (n node) newLearner() *learner {
 	n.TB.Helper()
 	g := &gate{SQL: nodecache.SQL{DB: n.Store}}
 	w := n.World.AnotherNode()
-	w.Memory = nodecache.New(nodecache.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Caches = nodecache.New(nodecache.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	l := &learner{node: newNodeWith(w, g, live.ShowLimits{}), gate: g}
 	l.learn("")
 	return l
@@ -88,9 +88,9 @@ func (n node) learner() *learner {
 func (l *learner) learn(stream string) {
 	l.TB.Helper()
 	l.gate.mu.Lock()
-	l.gate.open = stream
+	l.gate.openStream = stream
 	l.gate.mu.Unlock()
-	if _, err := l.Memory.Log.RunOnce(l.TB.Context()); err != nil && stream == "" {
+	if _, err := l.Caches.Log.RunOnce(l.TB.Context()); err != nil && stream == "" {
 		l.TB.Fatal(err)
 	}
 }
@@ -102,8 +102,8 @@ func (l *learner) push(user services.UserID) {
 	}
 }
 
-// shownAs prints the visible part of badges.
-func shownAs(badges *services.Badges) string {
+// visibleText prints the visible part of badges.
+func visibleText(badges *services.Badges) string {
 	return fmt.Sprintf("%d posts, %d announcements, %d messages, %d live, dots %v, quiet %t", badges.HomeFeed.Value,
 		badges.Announcements.Value, badges.Conversations.Total.Value, badges.LiveBoard.Value, badges.Dots, badges.Quiet)
 }
@@ -119,11 +119,11 @@ type audience struct {
 	announcement          services.PostID   // the last one; 0: none yet
 }
 
-// audience makes a reader who follows an author, a host and a room.
-func (n node) audience() *audience {
+// newAudience makes a reader who follows an author, a host and a room.
+func (n node) newAudience() *audience {
 	n.TB.Helper()
-	reader, huge, _ := n.follower()
-	users := n.Users(2)
+	reader, huge, _ := n.newFollower()
+	users := n.MakeUsers(2)
 	a := &audience{reader: reader, huge: huge, host: users[0], speaker: users[1]}
 	n.Follow(a.host, reader)
 	a.show = livetest.Schedule(n.World, a.host, time.Hour)
@@ -151,11 +151,11 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		}
 		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, nodecache.LogPull)
 		n.Must(err)
-		a.applyOwn = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
+		a.applyOwn = func(l *learner) { l.Caches.Pulled.ApplyOwnChange(change, version) }
 	case showStream:
 		if a.show == 0 {
 			a.show = livetest.Schedule(n.World, a.host, time.Hour)
-			n.Quiet(n.World.Fanout)
+			n.RunAllJobs(n.World.Fanout)
 		}
 		if rapid.Bool().Draw(t, "end") {
 			livetest.End(n.World, n.Clock.Now(), a.show)
@@ -168,7 +168,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		message, err := services.ParseMessageID("id", n.do(n.chat.Send(a.speaker, a.room, "hello", nil))[0])
 		n.Must(err)
 		a.applyOwn = func(l *learner) {
-			l.chat.Sequences.Moved(chat.Head{Conversation: a.room, Number: message.Number(), At: n.Clock.Now()})
+			l.chat.Sequences.Raise(chat.Head{Conversation: a.room, Number: message.Number(), At: n.Clock.Now()})
 		}
 	}
 }
@@ -197,10 +197,10 @@ func (n node) announceAny(t *rapid.T, a *audience) {
 // stayed at one node or changed nodes. All nodes agree, also one that has just started.
 func TestEveryDeviceConverges(t *testing.T) {
 	n := served(t)
-	histories.Fewer(t, 2)
+	histories.Reduce(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
-		a := n.audience()
-		nodes := []*learner{n.learner(), n.learner(), n.learner()}
+		a := n.newAudience()
+		nodes := []*learner{n.newLearner(), n.newLearner(), n.newLearner()}
 		for _, l := range nodes {
 			l.push(a.reader)
 		}
@@ -223,7 +223,7 @@ func TestEveryDeviceConverges(t *testing.T) {
 			case 4:
 				at := slices.Index(nodes, l)
 				device, held := l.device, roaming.Version
-				nodes[at] = n.learner()
+				nodes[at] = n.newLearner()
 				nodes[at].device = device
 				if got := nodes[at].read(a.reader); got.Version < held {
 					t.Fatalf("a node that starts says %s after %s", got.Version, held)
@@ -234,7 +234,7 @@ func TestEveryDeviceConverges(t *testing.T) {
 			l.push(a.reader)
 			roam(rapid.SampledFrom(nodes).Draw(t, "roams"))
 		}
-		fresh := n.learner()
+		fresh := n.newLearner()
 		truth := fresh.read(a.reader)
 		for i, l := range nodes {
 			for _, stream := range rapid.Permutation(streams).Draw(t, "order") {
@@ -242,12 +242,12 @@ func TestEveryDeviceConverges(t *testing.T) {
 				l.push(a.reader)
 			}
 			roam(l)
-			if shownAs(l.device) != shownAs(truth) || l.device.Version != truth.Version {
-				t.Fatalf("device %d shows %s at %s, the truth is %s at %s", i, shownAs(l.device), l.device.Version, shownAs(truth), truth.Version)
+			if visibleText(l.device) != visibleText(truth) || l.device.Version != truth.Version {
+				t.Fatalf("device %d shows %s at %s, the truth is %s at %s", i, visibleText(l.device), l.device.Version, visibleText(truth), truth.Version)
 			}
 		}
-		if shownAs(roaming) != shownAs(truth) {
-			t.Fatalf("a client that changes nodes holds %s at %s, the truth is %s at %s", shownAs(roaming), roaming.Version, shownAs(truth), truth.Version)
+		if visibleText(roaming) != visibleText(truth) {
+			t.Fatalf("a client that changes nodes holds %s at %s, the truth is %s at %s", visibleText(roaming), roaming.Version, visibleText(truth), truth.Version)
 		}
 	})
 }

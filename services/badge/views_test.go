@@ -22,7 +22,7 @@ func (n node) reportItems(view views.View, items ...string) {
 		n.must(n.views.Add(view, item, n.Clock.Now()))
 		n.Clock.Advance(time.Second)
 	}
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 }
 
 // Items that come, go and are seen change the count of each reader's views. The count is out of the total until the reader's
@@ -30,7 +30,7 @@ func (n node) reportItems(view views.View, items ...string) {
 func TestViewsAreCounted(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		reader, other, stranger := users[0], users[1], users[2]
 		counts := func(want ...int) {
 			t.Helper()
@@ -61,7 +61,7 @@ func TestViewsAreCounted(t *testing.T) {
 		}
 		n.must(n.views.Touch(reader, music, nil))
 		n.must(n.views.Remove(town, "c"))
-		n.Quiet(n.World.Fanout)
+		n.RunAllJobs(n.World.Fanout)
 		counts(1, 1, 0)
 		n.must(n.views.Touch(reader, town, nil)) // the reader sees the touch at once, before any job
 		if got := n.read(reader); got.Views.Value != 0 || got.Total.Value != 0 {
@@ -74,24 +74,24 @@ func TestViewsAreCounted(t *testing.T) {
 			t.Errorf("out of the total again, which is %d", got)
 		}
 		n.read(stranger)
-		n.Agree(users...)
+		n.CheckAgainstFacts(users...)
 	})
 }
 
 // More items than are counted are AT_LEAST, and are displayed with a "+" whatever the cap.
 func TestACountOfViewsMayBeALowerBound(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	n.must(n.views.Touch(user, town, nil))
 	for i := range 101 {
 		n.must(n.views.Add(town, fmt.Sprint(i), n.Clock.Now()))
 	}
 	n.Clock.Advance(time.Second)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	if got := n.read(user).Views; got.Value != 100 || got.Precision != services.AtLeast || got.Display != "99+" {
 		t.Errorf("101 items: %+v", got)
 	}
-	wide := n.with(func(cfg *Config) { cfg.Caps = map[services.Source]int{services.SourceViews: 999} })
+	wide := n.newServiceWith(func(cfg *Config) { cfg.Caps = map[services.Source]int{services.SourceViews: 999} })
 	if got, err := wide.Read(t.Context(), user); err != nil || got.Views.Display != "100+" {
 		t.Errorf("with a cap of 999: %+v, %v", got.Views, err)
 	}
@@ -100,7 +100,7 @@ func TestACountOfViewsMayBeALowerBound(t *testing.T) {
 // Without Redis and after it lost its data the count is the same; a user who was away for long sees it as well.
 func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	n := served(t)
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	n.must(n.views.Touch(user, town, nil))
 	n.reportItems(town, "a", "b")
 	expect := func(when string, want int, precision services.Precision) {
@@ -125,7 +125,7 @@ func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	expect("seen without Redis", 0, services.Stale)
 	n.Server.Start()
 	n.Clock.Advance(time.Minute)
-	n.Quiet(n.World.Fanout)
+	n.RunAllJobs(n.World.Fanout)
 	n.reportItems(town, "e")
 	if got := n.read(user).Views.Value; got != 1 {
 		t.Errorf("with Redis again: %d, want 1", got)
@@ -136,7 +136,7 @@ func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 func TestViewsAreExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		user := n.Users(1)[0]
+		user := n.MakeUsers(1)[0]
 		n.reportItems(town, "old")
 		n.Clock.Advance(time.Hour)
 		since := n.Clock.Now()
@@ -157,7 +157,7 @@ func TestViewsAreExplained(t *testing.T) {
 		}
 		digest, err := n.Digest(t.Context(), user, since)
 		n.Must(err)
-		if got := brought(digest)["VIEWS"]; got != 3 {
+		if got := digestCounts(digest)["VIEWS"]; got != 3 {
 			t.Errorf("the digest has %d items, want 3, seen or not", got)
 		}
 	})

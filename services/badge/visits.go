@@ -30,9 +30,9 @@ type visits struct {
 }
 
 const (
-	visitsEvery = time.Second // between two writes of visits
-	maxWaiting  = 100_000     // beyond it a user is recorded at their next read
-	maxCame     = 100_000     // beyond it Visit reads each time
+	visitWriteInterval = time.Second // between two writes of visits
+	maxWaiting         = 100_000     // beyond it a user is recorded at their next read
+	maxCame            = 100_000     // beyond it Visit reads each time
 )
 
 func newVisits(cfg Config) *visits {
@@ -97,7 +97,7 @@ func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Se
 // Run works each second until ctx ends: it writes visits, brings changes into Redis that this node has acknowledged and Redis lacks,
 // and raises documents above the fallback versions.
 func (s *Service) Run(ctx context.Context) error {
-	return services.Every(ctx, visitsEvery, func(ctx context.Context) {
+	return services.Every(ctx, visitWriteInterval, func(ctx context.Context) {
 		// Each of the steps is tried again in the next second, whatever has failed.
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("visits were not written; they are written with the next ones", "error", err)
@@ -130,7 +130,7 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	}
 	err := v.store.Write(ctx, func(tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 	if err == nil {
-		err = v.redis.MarkActive(ctx, users, v.today(), v.projector.Lifetime())
+		err = v.redis.MarkActive(ctx, users, v.today(), v.projector.KeyLifetime())
 	}
 	if err != nil {
 		v.forget(users)

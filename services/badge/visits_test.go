@@ -20,7 +20,7 @@ func (n *node) visit(user services.UserID) int {
 // A user who only sends mutations is active too: each day the first Visit does what a read does, and the others cost nothing.
 func TestAVisitReadsOnceADay(t *testing.T) {
 	n := served(t)
-	author, reader := n.likedAuthor(0)
+	author, reader := n.newLikedAuthor(0)
 	for today := range 3 {
 		if trips := n.visit(reader); trips == 0 {
 			t.Errorf("day %d: the first visit reads nothing", today)
@@ -40,7 +40,7 @@ func TestAVisitReadsOnceADay(t *testing.T) {
 // A Visit that could not be written is made again.
 func TestALostVisitIsMadeAgain(t *testing.T) {
 	n := served(t)
-	_, reader := n.likedAuthor(0)
+	_, reader := n.newLikedAuthor(0)
 	n.Clock.Advance(day)
 	n.visit(reader)
 	ctx, end := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func TestALostVisitIsMadeAgain(t *testing.T) {
 // Counts of SQL are no visit: after them the next Visit reads too.
 func TestAVisitThatCountedInSQLIsMadeAgain(t *testing.T) {
 	n := served(t)
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	n.owe(user, func(context.Context) error { return errors.New("missed") })
 	n.visit(user)
 	if n.visits.hasCome(user) {

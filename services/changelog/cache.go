@@ -114,9 +114,9 @@ func (c *Cache[K, V]) put(key K, value V) bool {
 	return true
 }
 
-// Changed records that a value changed at a time. A copy of that time or later stays. The note takes the place of the
+// RecordChange records that a value changed at a time. A copy of that time or later stays. The note takes the place of the
 // value, and may evict another value.
-func (c *Cache[K, V]) Changed(key K, at time.Time) {
+func (c *Cache[K, V]) RecordChange(key K, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if had, ok := c.items.Peek(key); ok && !had.at.Before(at) {

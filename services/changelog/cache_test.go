@@ -36,7 +36,7 @@ func TestAnOlderCopyNeverReplacesANewerOne(t *testing.T) {
 func TestAStaleCopyIsNotKept(t *testing.T) {
 	m := newVersions(10)
 	m.Keep("a", version{1})
-	m.Changed("a", at(4))
+	m.RecordChange("a", at(4))
 	if _, ok := m.Get("a"); ok {
 		t.Error("what changed is still remembered")
 	}
@@ -51,7 +51,7 @@ func TestAStaleCopyIsNotKept(t *testing.T) {
 	if m.Take(found, map[string]version{"a": {4}}, []string{"a"}); found["a"].at != 4 {
 		t.Errorf("the copy of the change was not taken: %v", found)
 	}
-	m.Changed("a", at(4)) // reported again
+	m.RecordChange("a", at(4)) // reported again
 	if _, ok := m.Get("a"); !ok {
 		t.Error("a change that is known already took the value away")
 	}
@@ -64,7 +64,7 @@ func TestEachEndsAtTheFirstThatIsMissing(t *testing.T) {
 	for i, key := range []string{"a", "b", "c", "d"} {
 		m.Keep(key, version{i + 1})
 	}
-	m.Changed("d", at(9))
+	m.RecordChange("d", at(9))
 	for _, test := range []struct {
 		keys, want []string
 		all        bool
@@ -82,9 +82,9 @@ func TestEachEndsAtTheFirstThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestFactsAreAnsweredEvenWhenTheyAreBehind(t *testing.T) {
+func TestTakeReturnsFactsThatTheCacheKnowsAreStale(t *testing.T) {
 	m := newVersions(10)
-	m.Changed("a", at(9))
+	m.RecordChange("a", at(9))
 	found := map[string]version{}
 	m.Take(found, map[string]version{"a": {8}}, nil)
 	if found["a"].at != 8 {
@@ -129,7 +129,7 @@ func TestMemoryIsNeverBehindAChange(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			moment := rapid.IntRange(1, 20).Draw(t, "at")
 			if rapid.Bool().Draw(t, "change") {
-				m.Changed("a", at(moment))
+				m.RecordChange("a", at(moment))
 				reported = max(reported, moment)
 			} else {
 				m.Keep("a", version{moment})

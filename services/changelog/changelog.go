@@ -10,8 +10,8 @@
 //
 // The path of a change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
 // entry. The commit signals; the node wakes its Follower and sends a hint to the other nodes. Each node reads the entries after
-// its version (Following), applies them, and notifies the users concerned: all users (OnShared), or the readers of a changed key
-// (Readers, OnReadersMoved).
+// its version (KindFollower), applies them, and notifies the users concerned: all users (OnShared), or the readers of a changed key
+// (Readers, OnReadersNotified).
 package changelog
 
 import (
@@ -46,8 +46,8 @@ type Kind struct {
 	Shared bool
 }
 
-// Each is an Apply that takes entries one by one.
-func Each(apply func(Entry)) func([]Entry) bool {
+// ApplyEach is an Apply that takes entries one by one.
+func ApplyEach(apply func(Entry)) func([]Entry) bool {
 	return func(entries []Entry) bool {
 		for _, entry := range entries {
 			apply(entry)
@@ -56,8 +56,8 @@ func Each(apply func(Entry)) func([]Entry) bool {
 	}
 }
 
-// Emptied is a Load that empties a memory, for memories that are filled on use.
-func Emptied(clear func()) func(context.Context) error {
+// LoadByClearing is a Load that empties a memory, for memories that are filled on use.
+func LoadByClearing(clear func()) func(context.Context) error {
 	return func(context.Context) error {
 		clear()
 		return nil
@@ -99,12 +99,12 @@ type Follower struct {
 	wakeUp chan struct{}
 
 	// All registrations are made before Run, so the lists need no lock.
-	kinds   []*Following
-	turns   []Turn                  // of RegisterTurn
-	loops   []func(context.Context) // of RegisterLoop
-	streams []Stream
-	shared  []func()                  // of OnShared
-	moved   []func([]services.UserID) // of OnReadersMoved
+	kinds           []*KindFollower
+	turns           []Turn                  // of RegisterTurn
+	loops           []func(context.Context) // of RegisterLoop
+	streams         []Stream
+	shared          []func()                  // of OnShared
+	readersNotified []func([]services.UserID) // of OnReadersNotified
 }
 
 // New makes a follower without kinds.
@@ -125,13 +125,13 @@ func (f *Follower) Clock() services.Clock { return f.clock }
 func (f *Follower) Logger() *slog.Logger { return f.logger }
 
 // Register adds a kind. Kinds are followed in the order of their registration. It panics when the name is taken.
-func (f *Follower) Register(kind Kind) *Following {
+func (f *Follower) Register(kind Kind) *KindFollower {
 	for _, one := range f.kinds {
 		if one.kind.Name == kind.Name {
 			panic(fmt.Sprintf("changelog: the kind %q is registered twice", kind.Name))
 		}
 	}
-	following := &Following{kind: kind, log: f.log}
+	following := &KindFollower{kind: kind, log: f.log}
 	f.kinds = append(f.kinds, following)
 	return following
 }

@@ -16,8 +16,8 @@ const (
 	batch   = 1000                  // entries in one SELECT
 )
 
-// Following is a node's progress in one kind.
-type Following struct {
+// KindFollower follows one kind of entries for a node.
+type KindFollower struct {
 	kind Kind
 	log  Log
 
@@ -28,25 +28,25 @@ type Following struct {
 }
 
 // Version is the version of the log that memory is at, or was at before a load that failed.
-func (k *Following) Version() uint64 { return k.version.Load() }
+func (k *KindFollower) Version() uint64 { return k.version.Load() }
 
 // Loaded reports whether memory was ever loaded.
-func (k *Following) Loaded() bool { return k.loaded.Load() }
+func (k *KindFollower) Loaded() bool { return k.loaded.Load() }
 
 // Refresh brings memory to the present end of the log, so that a node sees its own change at once.
-func (k *Following) Refresh(ctx context.Context) error {
+func (k *KindFollower) Refresh(ctx context.Context) error {
 	_, _, err := k.follow(ctx)
 	return err
 }
 
 // behind reports whether a read of the log may find entries.
-func (k *Following) behind(grown func(kind string, at uint64) bool) bool {
+func (k *KindFollower) behind(grown func(kind string, at uint64) bool) bool {
 	return !k.current.Load() || grown(k.kind.Name, k.version.Load())
 }
 
 // follow applies the entries after the version that memory is at, and loads memory where that is not enough. A panic of the kind is an
 // error.
-func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err error) {
+func (k *KindFollower) follow(ctx context.Context) (changes int, loaded bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer services.Recover(&err)
@@ -57,7 +57,7 @@ func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err e
 }
 
 // catchUp is follow with the lock held.
-func (k *Following) catchUp(ctx context.Context) (changes int, loaded bool, err error) {
+func (k *KindFollower) catchUp(ctx context.Context) (changes int, loaded bool, err error) {
 	defer func() {
 		if services.IsPanic(err) {
 			k.current.Store(false) // a part of the entries may be applied
@@ -94,7 +94,7 @@ func (k *Following) catchUp(ctx context.Context) (changes int, loaded bool, err 
 }
 
 // load brings memory to the state of SQL. The head is read first, so that no change between the two reads is skipped.
-func (k *Following) load(ctx context.Context) error {
+func (k *KindFollower) load(ctx context.Context) error {
 	head, _, err := k.log.LogHead(ctx, k.kind.Name)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	defer cancel()
 	for _, run := range f.loops {
 		loops.Go(func() {
-			_ = services.Keep(ctx, f.logger, func(ctx context.Context) error { // its error is that of ctx
+			_ = services.KeepRunning(ctx, f.logger, func(ctx context.Context) error { // its error is that of ctx
 				run(ctx)
 				return nil
 			})

@@ -89,7 +89,7 @@ func (l *list) kind(s *fakeLog, name string) Kind {
 					return false
 				}
 			}
-			return Each(func(entry Entry) { l.keys = append(l.keys, entry.Key) })(entries)
+			return ApplyEach(func(entry Entry) { l.keys = append(l.keys, entry.Key) })(entries)
 		},
 		Followed: func(err error) { l.followed = append(l.followed, err) },
 	}
@@ -137,7 +137,7 @@ func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
 	s := &fakeLog{}
 	s.add("a", "1")
 	f := newFollower(s)
-	var following *Following
+	var following *KindFollower
 	var at []uint64
 	following = f.Register(Kind{
 		Name:     "a",

@@ -78,7 +78,7 @@ func TestSharedChangesAreNotified(t *testing.T) {
 	f.Register(Kind{
 		Name: "shared", Shared: true,
 		Load:  func(context.Context) error { loads++; return nil },
-		Apply: Each(func(Entry) { applied++ }),
+		Apply: ApplyEach(func(Entry) { applied++ }),
 	})
 	f.Register((&list{}).kind(s, "own"))
 	f.OnShared(func() { notified++ })

@@ -27,10 +27,10 @@ type Readers[K comparable] struct {
 	waits    bool                               // a timer is set for the next notification
 }
 
-// NewReaders makes an index without users. Its notifications go to OnReadersMoved.
+// NewReaders makes an index without users. Its notifications go to OnReadersNotified.
 func NewReaders[K comparable](f *Follower) *Readers[K] {
 	return &Readers[K]{
-		clock: f.clock, notify: f.NotifyMoved,
+		clock: f.clock, notify: f.NotifyReaders,
 		shown: map[services.UserID][]K{}, readers: map[K]map[services.UserID]struct{}{},
 		owed: map[K]struct{}{}, notified: map[K]time.Time{},
 	}
@@ -50,7 +50,7 @@ func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	if same {
 		return
 	}
-	r.leave(user)
+	r.removeUser(user)
 	keys := make([]K, count)
 	for i := range keys {
 		keys[i] = at(i)
@@ -69,12 +69,12 @@ func (r *Readers[K]) Unfollow(users []services.UserID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, user := range users {
-		r.leave(user)
+		r.removeUser(user)
 	}
 }
 
-// leave forgets a user. The lock is held.
-func (r *Readers[K]) leave(user services.UserID) {
+// removeUser forgets a user. The lock is held.
+func (r *Readers[K]) removeUser(user services.UserID) {
 	for _, key := range r.shown[user] {
 		if delete(r.readers[key], user); len(r.readers[key]) == 0 {
 			delete(r.readers, key)
@@ -108,8 +108,8 @@ func (r *Readers[K]) Keys() []K {
 	return slices.Collect(maps.Keys(r.readers))
 }
 
-// Moved records that a key changed: Notify notifies its readers when they are due.
-func (r *Readers[K]) Moved(key K) {
+// RecordChange records that a key changed: Notify notifies its readers when they are due.
+func (r *Readers[K]) RecordChange(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.readers[key]) > 0 {

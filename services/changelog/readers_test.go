@@ -20,7 +20,7 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 		f := newFollower(&fakeLog{})
 		var mu sync.Mutex
 		start, last := time.Now(), time.Duration(-1)
-		f.OnReadersMoved(func(users []services.UserID) {
+		f.OnReadersNotified(func(users []services.UserID) {
 			mu.Lock()
 			defer mu.Unlock()
 			if slices.Equal(users, []services.UserID{11}) {
@@ -31,7 +31,7 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 		readers.Follow(11, 1, only("a"))
 		for _, after := range []time.Duration{0, 50, 101, 120} {
 			<-time.After(time.Until(start.Add(after * time.Millisecond)))
-			readers.Moved("a")
+			readers.RecordChange("a")
 			readers.Notify()
 		}
 		<-time.After(time.Second)
@@ -48,19 +48,19 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var notified []services.UserID
-	f.OnReadersMoved(func(users []services.UserID) { notified = append(notified, users...) })
+	f.OnReadersNotified(func(users []services.UserID) { notified = append(notified, users...) })
 	readers := NewReaders[string](f)
 	both := []string{"a", "b"}
 	readers.Follow(1, 2, func(i int) string { return both[i] })
 	readers.Follow(2, 1, only("b"))
 	readers.Follow(1, 1, only("a"))
-	readers.Moved("b")
+	readers.RecordChange("b")
 	readers.Notify()
 	if !slices.Equal(notified, []services.UserID{2}) {
 		t.Errorf("notified are %v, want the one who is still shown it", notified)
 	}
 	readers.Unfollow([]services.UserID{1, 99})
-	if readers.Moved("a"); readers.Has("a") || len(readers.owed) != 0 || !slices.Equal(readers.Keys(), []string{"b"}) {
+	if readers.RecordChange("a"); readers.Has("a") || len(readers.owed) != 0 || !slices.Equal(readers.Keys(), []string{"b"}) {
 		t.Errorf("after one left there are %v, owed %v", readers.Keys(), readers.owed)
 	}
 	readers.Unfollow([]services.UserID{2})
@@ -86,11 +86,11 @@ func TestLearnedIsTheSumOverAllStreams(t *testing.T) {
 		Unfollow: func(users []services.UserID) { left = users; readers.Unfollow(users) },
 	})
 	readers.Follow(7, 1, only("four"))
-	if got := f.Learned([]services.UserID{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
+	if got := f.LearnedSums([]services.UserID{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
 		t.Errorf("learned are %v", got)
 	}
 	f.Unfollow([]services.UserID{7})
-	if got := f.Learned([]services.UserID{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserID{7}) {
+	if got := f.LearnedSums([]services.UserID{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserID{7}) {
 		t.Errorf("after %v left: %v", left, got)
 	}
 }

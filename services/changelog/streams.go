@@ -15,13 +15,13 @@ type Stream struct {
 	Unfollow func(users []services.UserID)
 }
 
-// RegisterStream adds a stream to the streams that Learned sums up.
+// RegisterStream adds a stream to the streams that LearnedSums sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
-// Learned is, for each user who is watched here, the sum over all streams of the numbers that AddLearned adds. The shared
+// LearnedSums returns, for each user who is watched here, the sum over all streams of the numbers that AddLearned adds. The shared
 // half of a badge's version rises with it, and also as time passes. It is a sum and not a maximum, because each change must raise it, in
 // whatever order a node learns of the changes.
-func (f *Follower) Learned(users []services.UserID) []uint64 {
+func (f *Follower) LearnedSums(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {
 		stream.AddLearned(users, sums)
@@ -29,8 +29,8 @@ func (f *Follower) Learned(users []services.UserID) []uint64 {
 	return sums
 }
 
-// Applied is the number of entries of some kinds that this node's memory contains: the sum of its versions. It rises with each entry.
-func (f *Follower) Applied(kinds ...string) (entries uint64) {
+// CountApplied returns the number of entries of some kinds that this node's memory contains: the sum of its versions. It rises with each entry.
+func (f *Follower) CountApplied(kinds ...string) (entries uint64) {
 	for _, one := range f.kinds {
 		if slices.Contains(kinds, one.kind.Name) {
 			entries += one.Version()
@@ -58,18 +58,18 @@ func (f *Follower) NotifyShared() {
 	}
 }
 
-// OnReadersMoved registers a callback that gets the watched users who see a changed key: at once, then at most ten times a second
+// OnReadersNotified registers a callback that gets the watched users who see a changed key: at once, then at most ten times a second
 // for each key, and the last change is never left out. It must not block.
-func (f *Follower) OnReadersMoved(call func(readers []services.UserID)) {
-	f.moved = append(f.moved, call)
+func (f *Follower) OnReadersNotified(call func(readers []services.UserID)) {
+	f.readersNotified = append(f.readersNotified, call)
 }
 
-// NotifyMoved reports a change of a key that users see.
-func (f *Follower) NotifyMoved(readers []services.UserID) {
+// NotifyReaders reports a change of a key that users see.
+func (f *Follower) NotifyReaders(readers []services.UserID) {
 	if len(readers) == 0 {
 		return
 	}
-	for _, call := range f.moved {
+	for _, call := range f.readersNotified {
 		call(readers)
 	}
 }

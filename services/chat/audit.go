@@ -15,7 +15,7 @@ import (
 // messages that had not expired on the day up to which the document's state was aged.
 type fact struct {
 	services.Membership
-	waiting waiting
+	waiting unreadCounts
 }
 
 // audit compares a user's states and sums in Redis with the facts. It reads the facts page by page.
@@ -29,7 +29,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 		}
 		for i := range page {
 			// The setting MuteMentions is applied to the facts, as it is to documents.
-			page[i] = s.counted(page[i])
+			page[i] = s.applyMuteSetting(page[i])
 		}
 		counts, err := s.waitingAsOf(ctx, page, states)
 		if err != nil {
@@ -48,9 +48,9 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 
 // waitingAsOf counts unread messages in conversations one by one, as of the days of the shown states. It does not use the
 // positions that expiry has moved, because the audit checks these.
-func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]waiting, error) {
+func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]unreadCounts, error) {
 	if !s.expiry.Expires(services.SourceConversations) {
-		return make([]waiting, len(facts)), nil
+		return make([]unreadCounts, len(facts)), nil
 	}
 	since := make([]time.Time, len(facts))
 	for i, fact := range facts {
@@ -61,7 +61,7 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	for i, fact := range facts {
 		switch {
 		case fact.Left || fact.Inside:
-			counts[i] = waiting{}
+			counts[i] = unreadCounts{}
 		case s.MuteMentions && fact.Muted:
 			counts[i].Mentions = 0
 		}

@@ -127,7 +127,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 				return nil, err
 			}
 			var created bool
-			id, created, err = insert(ctx, tx, Wanted{Kind: kind, Title: title, Creator: creator, Members: members})
+			id, created, err = insert(ctx, tx, ConversationDraft{Kind: kind, Title: title, Creator: creator, Members: members})
 			if err != nil {
 				return nil, err
 			}
@@ -159,13 +159,13 @@ type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others 
 
 // refuseBlocked refuses users if there is a block between them and the user.
 func refuseBlocked(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
-	return people.Apart(ctx, tx, user, others)
+	return people.ListBlockedEitherWay(ctx, tx, user, others)
 }
 
 // refuseAddition refuses users that the user may not add to a GROUP or ROOM; id is 0 for a conversation that does not exist yet.
 func refuseAddition(id services.ConversationID) refusal {
 	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
-		return refuseAdder(ctx, tx, user, id, others)
+		return findUnaddable(ctx, tx, user, id, others)
 	}
 }
 
@@ -219,10 +219,10 @@ func (s *Service) queueChange(ctx context.Context, tx *sql.Tx, c Conversation, u
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
-	// The switch goes through ToRead, because writing may stop only when every member's document has the flag: members without it
+	// The switch goes through SwitchingToRead, because writing may stop only when every member's document has the flag: members without it
 	// would miss messages.
 	case c.Way == OnWrite && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
-		return ToRead
+		return SwitchingToRead
 	case c.Way != OnWrite && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
 		return OnWrite
 	}
@@ -240,7 +240,7 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 		return nil, services.Errorf(services.Invalid, "mentionIds: up to %d are allowed, got %d", maxMentions, len(mentions))
 	}
 	var head Head
-	cmd := s.command("sendMessage", author, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	cmd := s.memberCommand("sendMessage", author, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		message, c, reached, err := insertMessage(ctx, tx, id, author, body, mentions)
 		if err != nil {
 			return nil, err
@@ -249,25 +249,25 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 		// The mentioned members are included: in a conversation that is counted on read, nothing else projects their rows.
 		return []string{message.ID.GlobalID()}, s.queueChange(ctx, tx, c, append(reached, author)...)
 	})
-	return s.wakingWatchers(cmd, &head), nil
+	return s.notifyWatchersAfter(cmd, &head), nil
 }
 
-// wakingWatchers shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
+// notifyWatchersAfter shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
 // transaction, which Apply writes and AfterApply reads. Other nodes see the change with their next read of SQL.
-func (s *Service) wakingWatchers(cmd *jobs.Command, head *Head) *jobs.Command {
+func (s *Service) notifyWatchersAfter(cmd *jobs.Command, head *Head) *jobs.Command {
 	// Each kind of command has its own key. If a mark that is committed together had the same key, its AfterApply could run in place of
 	// this one, and it wakes no watcher. Among commands of one kind, the last has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterApply = func(context.Context) error {
-		s.Sequences.Moved(*head)
+		s.Sequences.Raise(*head)
 		return nil
 	}
 	return cmd
 }
 
-// command is a member's command in a conversation. The member's own state is projected at once. If several commands are committed
+// memberCommand is a member's command in a conversation. The member's own state is projected at once. If several commands are committed
 // together, the last projection serves all, since it reads the row.
-func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
+func (s *Service) memberCommand(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
 		Apply:       func(ctx context.Context, tx *sql.Tx) ([]string, error) { return apply(ctx, tx) },
@@ -277,7 +277,7 @@ func (s *Service) command(name string, user services.UserID, id services.Convers
 
 // ownCommand is a command that changes only the user's own state: it needs no pass over the other members.
 func (s *Service) ownCommand(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) error) *jobs.Command {
-	return s.command(name, user, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	return s.memberCommand(name, user, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -290,7 +290,7 @@ func (s *Service) ownCommand(name string, user services.UserID, id services.Conv
 func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
 	var head Head
-	cmd := s.command("recallMessage", author, conversation, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	cmd := s.memberCommand("recallMessage", author, conversation, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		c, recalled, err := recall(ctx, tx, id, author)
 		if err != nil {
 			return nil, err
@@ -306,5 +306,5 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		}
 		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, job)
 	})
-	return s.wakingWatchers(cmd, &head)
+	return s.notifyWatchersAfter(cmd, &head)
 }

@@ -17,21 +17,21 @@ import (
 
 // A message is sent, and its projection fails: the message is in SQL and not in Redis, or only one of two members has it there. The
 // total always equals the sum of its parts, and in the end everyone has counted the message once.
-func TestTheUpdateOfTheBadgesFails(t *testing.T) {
+func TestAMessageCountsOnceAfterAFailedProjection(t *testing.T) {
 	n := served(t)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	group, other := n.create(Group, users...), n.create(Group, users...)
 	n.send(users[0], other)
 	n.runJobs()
 	n.send(users[0], group)
 	n.Must(n.projectMember(t.Context(), group, users[1])) // and then the process dies
-	n.want("reached", users[1], 2, 0)
-	if unread, _ := n.shown(users[2]); unread != 1 {
+	n.wantCounts("reached", users[1], 2, 0)
+	if unread, _ := n.badgeCounts(users[2]); unread != 1 {
 		t.Errorf("not reached: %d", unread)
 	}
 	n.runJobs()
-	n.want("after the job", users[1], 2, 0)
-	n.want("after the job", users[2], 2, 0)
+	n.wantCounts("after the job", users[1], 2, 0)
+	n.wantCounts("after the job", users[2], 2, 0)
 
 	n.Server.Kill()
 	for range 2 {
@@ -42,15 +42,15 @@ func TestTheUpdateOfTheBadgesFails(t *testing.T) {
 	n.Server.Start()
 	awaitRedis(t, n.Redis)
 	n.Clock.Advance(time.Minute)
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	for _, user := range users[1:] {
-		n.want("Redis was away between the halves, and lost what it had", user, 4, 0)
+		n.wantCounts("Redis was away between the halves, and lost what it had", user, 4, 0)
 	}
 }
 
 // Users who are not active have no document. The job of a message marks them too, for the change stream, but only while marks are asked
 // for. A member who quits is marked, as the conversation no longer counts, and not marked any more after a day.
-func TestMessagesMarkWhoIsNotActive(t *testing.T) {
+func TestMessagesMarkInactiveMembers(t *testing.T) {
 	n := served(t)
 	marked, marking := map[services.UserID]bool{}, false
 	n.World.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
@@ -59,7 +59,7 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 		}
 		return nil
 	}, func() bool { return marking })
-	users, strangers := n.Users(2), n.Strangers(3)
+	users, strangers := n.MakeUsers(2), n.MakeStrangers(3)
 	left := strangers[2]
 	group := n.create(Group, slices.Concat(users, strangers)...)
 	n.runJobs()
@@ -94,9 +94,9 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 
 // A user reads a conversation between the commit of a message and its projection, and either may arrive late in Redis: read messages
 // stay read, and later ones stay unread.
-func TestAReadRunsBetweenCommitAndUpdate(t *testing.T) {
+func TestALateStateReplacesNoNewerOne(t *testing.T) {
 	n := served(t)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	snapshot := func() []services.Membership {
 		states, err := membershipsIn(t.Context(), n.World.Store, group, users[1:])
@@ -112,19 +112,19 @@ func TestAReadRunsBetweenCommitAndUpdate(t *testing.T) {
 	}
 	n.send(users[0], group)
 	added := snapshot()
-	n.read(users[1], group, 0)
-	n.want("cleared before the add arrived", users[1], 0, 0)
+	n.markRead(users[1], group, 0)
+	n.wantCounts("cleared before the add arrived", users[1], 0, 0)
 	put(added)
-	n.want("the add arrives late", users[1], 0, 0)
+	n.wantCounts("the add arrives late", users[1], 0, 0)
 	cleared := snapshot()
 	n.send(users[0], group)
 	put(snapshot())
-	n.want("added after the clear", users[1], 1, 0)
+	n.wantCounts("added after the clear", users[1], 1, 0)
 	put(cleared)
 	put(added)
-	n.want("clear and add arrive late", users[1], 1, 0)
+	n.wantCounts("clear and add arrive late", users[1], 1, 0)
 	n.runJobs()
-	n.want("after the jobs", users[1], 1, 0)
+	n.wantCounts("after the jobs", users[1], 1, 0)
 }
 
 // A conversation changes its way of counting while people talk in it and read, and no count shows it.
@@ -132,32 +132,32 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 	for name, options := range map[string]fanouttest.Options{"embedded": {Redis: "embedded"}, "redis": {}} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, options), func(c *Config) { c.MaxWriteLoad = 12 })
-			users := n.Users(3)
+			users := n.MakeUsers(3)
 			group := n.create(Room, users...)
 			ways := map[Way]bool{}
 			total := 0
 			for step := range 60 {
 				n.send(users[0], group)
 				total++
-				ways[n.counting(group)] = true
+				ways[n.wayOf(group)] = true
 				switch {
 				case step%7 == 3:
 					n.runJobs()
-					ways[n.counting(group)] = true
-					n.want("while it goes on", users[1], total, 0)
+					ways[n.wayOf(group)] = true
+					n.wantCounts("while it goes on", users[1], total, 0)
 				case step%16 == 15:
 					n.Clock.Advance(5 * time.Minute) // it becomes quiet
 				}
 			}
 			n.runJobs()
-			n.want("in the end", users[1], total, 0)
-			for _, way := range []Way{OnWrite, ToRead, OnRead} {
+			n.wantCounts("in the end", users[1], total, 0)
+			for _, way := range []Way{OnWrite, SwitchingToRead, OnRead} {
 				if !ways[way] {
 					t.Errorf("it was never counted by %s", way)
 				}
 			}
-			n.read(users[1], group, services.NewMessageID(group, int64(total-2)))
-			n.want("read", users[1], 2, 0)
+			n.markRead(users[1], group, services.NewMessageID(group, int64(total-2)))
+			n.wantCounts("read", users[1], 2, 0)
 		})
 	}
 }
@@ -166,7 +166,7 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 // message is still projected to every member.
 func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	group := n.create(Room, users...)
 	quick := n.fan.Workers(1)[0] // the other worker projects the flags
 	total := 0
@@ -176,9 +176,9 @@ func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 		n.Clock.Advance(101 * time.Millisecond)
 		_, err := quick.RunOnce(t.Context())
 		n.Must(err)
-		n.want("flags on their way", users[1], total, 0)
+		n.wantCounts("flags on their way", users[1], total, 0)
 	}
-	if way := n.counting(group); way != ToRead {
+	if way := n.wayOf(group); way != SwitchingToRead {
 		t.Errorf("counted by %s", way)
 	}
 }
@@ -200,7 +200,7 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 			}
 		}
 	}}), func(c *Config) { c.MaxWriteMembers = 400 })
-	users := n.Users(membersPerPage + 1)
+	users := n.MakeUsers(membersPerPage + 1)
 	room := n.create(Room, users[:400]...)
 	recalled := n.send(users[0], room)
 	n.runJobs()
@@ -212,66 +212,66 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 	n.mustDo(n.AddMembers(users[0], room, users[400:]))
 	locked = false
 	n.runJobs()
-	if way := n.counting(room); way != OnRead || between != nil {
+	if way := n.wayOf(room); way != OnRead || between != nil {
 		t.Fatalf("counted by %s", way)
 	}
-	n.want("mentioned", users[1], 1, 1)
-	n.want("recalled", users[3], 1, 0)
-	n.want("removed", users[2], 0, 0)
-	n.want("added", users[400], 1, 0)
+	n.wantCounts("mentioned", users[1], 1, 1)
+	n.wantCounts("recalled", users[3], 1, 0)
+	n.wantCounts("removed", users[2], 0, 0)
+	n.wantCounts("added", users[400], 1, 0)
 }
 
 // Above the limit of members a message is not projected to all: only the rows of its author and of the mentioned users are.
 func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
-	users := n.Users(5)
+	users := n.MakeUsers(5)
 	room := n.create(Room, users[:3]...)
 	n.send(users[0], room)
 	n.mustDo(n.Join(users[3], room), nil)
 	n.runJobs()
-	if way := n.counting(room); way != OnRead {
+	if way := n.wayOf(room); way != OnRead {
 		t.Fatalf("counted by %s", way)
 	}
 	n.mustDo(n.Join(users[4], room), nil)
 	message := n.send(users[0], room, users[1])
-	if waiting, _ := n.Jobs(); waiting > 3 { // the jobs of the joiner, the author and the mentioned user
+	if waiting, _ := n.CountJobs(); waiting > 3 { // the jobs of the joiner, the author and the mentioned user
 		t.Errorf("%d jobs wait", waiting)
 	}
 	n.runJobs()
-	n.want("mentioned", users[1], 2, 1)
-	n.want("joined before it", users[3], 1, 0)
-	n.want("joined while it was counted at reading", users[4], 1, 0)
-	n.want("the author", users[0], 0, 0)
+	n.wantCounts("mentioned", users[1], 2, 1)
+	n.wantCounts("joined before it", users[3], 1, 0)
+	n.wantCounts("joined while it was counted at reading", users[4], 1, 0)
+	n.wantCounts("the author", users[0], 0, 0)
 	n.mustDo(n.Recall(users[0], message), nil)
 	n.runJobs()
-	n.want("recalled", users[1], 1, 0)
-	n.want("recalled", users[4], 0, 0)
+	n.wantCounts("recalled", users[1], 1, 0)
+	n.wantCounts("recalled", users[4], 0, 0)
 	for _, user := range users[1:] {
 		n.mustDo(n.Quit(user, room), nil)
 	}
 	n.runJobs()
-	if way := n.counting(room); way != OnWrite {
+	if way := n.wayOf(room); way != OnWrite {
 		t.Errorf("small again, and counted by %s", way)
 	}
-	n.want("left", users[2], 0, 0)
+	n.wantCounts("left", users[2], 0, 0)
 }
 
 func TestMutedMentionsMayBeMutedToo(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MuteMentions = true })
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	n.send(users[0], group, users[1])
 	n.mustDo(n.Mute(users[1], group, true), nil)
 	n.runJobs()
-	if unread, mentions := n.shown(users[1]); unread != 0 || mentions != 0 {
+	if unread, mentions := n.badgeCounts(users[1]); unread != 0 || mentions != 0 {
 		t.Errorf("%d unread, %d mentions", unread, mentions)
 	}
 }
 
 // Messages that are committed together are projected to the members in one pass.
-func TestManyMessagesAreOnePass(t *testing.T) {
+func TestMessagesCommittedTogetherTakeOnePass(t *testing.T) {
 	n := served(t)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	group := n.create(Group, users...)
 	n.runJobs()
 	cmds := make([]*jobs.Command, 200)
@@ -289,8 +289,8 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 	if n.Document(users[2]).N == before {
 		t.Error("the first pass did not come at once")
 	}
-	n.want("all", users[2], 200, 0)
-	if waiting, _ := n.Jobs(); waiting != 0 {
+	n.wantCounts("all", users[2], 200, 0)
+	if waiting, _ := n.CountJobs(); waiting != 0 {
 		t.Errorf("%d jobs wait", waiting)
 	}
 }
@@ -298,7 +298,7 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 // The last of many messages is projected when it is due: workers find it without being woken.
 func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	group := n.create(Group, users...)
 	n.runJobs()
 	ctx, stop := context.WithCancel(t.Context())
@@ -317,17 +317,17 @@ func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
 		case <-deadline.C:
 			t.Fatalf("%d jobs wait", waiting)
 		case <-time.After(time.Millisecond):
-			waiting, _ = n.Jobs()
+			waiting, _ = n.CountJobs()
 		}
 	}
 	stop()
 	_ = running.Wait() // the workers end with their context
-	n.want("all", users[2], 20, 0)
+	n.wantCounts("all", users[2], 20, 0)
 }
 
 func TestADisconnectedDeviceIsOutside(t *testing.T) {
 	n := served(t)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	first, second := n.create(Group, users...), n.create(Direct, users...)
 	n.mustDo(n.Enter(users[1], first, "phone"), nil)
 	n.mustDo(n.Enter(users[1], second, "phone"), nil)
@@ -337,12 +337,12 @@ func TestADisconnectedDeviceIsOutside(t *testing.T) {
 	n.send(users[0], first)
 	n.send(users[0], second)
 	n.runJobs()
-	n.want("the laptop is inside the second", users[1], 1, 0)
+	n.wantCounts("the laptop is inside the second", users[1], 1, 0)
 	n.Must(n.DeviceGone(t.Context(), users[1], "laptop"))
 	n.Must(n.DeviceGone(t.Context(), users[1], "nothing"))
 	n.send(users[0], second)
 	n.runJobs()
-	n.want("all are outside", users[1], 2, 0)
+	n.wantCounts("all are outside", users[1], 2, 0)
 }
 
 // must returns a command that was made without an error.

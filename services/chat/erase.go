@@ -31,20 +31,20 @@ var (
 		title = CASE WHEN creator = $2 THEN '' ELSE title END, creator = CASE WHEN creator = $2 THEN 0 ELSE creator END WHERE id = $1`)
 )
 
-// Erase are the steps that remove a user from conversations. The user's messages are recalled and lose their author, and titles
+// EraseSteps are the steps that remove a user from conversations. The user's messages are recalled and lose their author, and titles
 // that the user gave are deleted. The other users stay members. A DIRECT conversation then belongs to no pair of users, and its
 // ref is free.
-func (s *Service) Erase() []erase.Step {
+func (s *Service) EraseSteps() []erase.Step {
 	return []erase.Step{
 		{Name: "conversations", Run: s.eraseConversation},
-		erase.Rows("preferences", "group_policies", "user_number", "user_number"),
+		erase.DeleteRows("preferences", "group_policies", "user_number", "user_number"),
 	}
 }
 
-// messagesAtOnce is how many messages one transaction removes from a conversation: each is compared with the position of each
+// eraseBatchSize is how many messages one transaction removes from a conversation: each is compared with the position of each
 // member, and senders wait meanwhile. 200,000 comparisons take a fraction of a second. It is at least ten, so that the erasure
 // of a huge room ends at all.
-func messagesAtOnce(members int) int {
+func eraseBatchSize(members int) int {
 	const compared, least = 200_000, 10
 	return max(least, min(erase.Batch, compared/max(members, 1)))
 }
@@ -52,7 +52,7 @@ func messagesAtOnce(members int) int {
 // eraseConversation removes the user from the next conversation. It takes one conversation at a time, because its members wait
 // for the lock. A long conversation takes several steps. The last step deletes the user's row, which each step needs to find the
 // conversation.
-func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
 	var id services.ConversationID
 	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)
 	if err != nil || !found {
@@ -62,7 +62,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 	if err != nil {
 		return done, err
 	}
-	limit := messagesAtOnce(c.Members)
+	limit := eraseBatchSize(c.Members)
 	var messages, standing []int64
 	err = tx.Each(ctx, messagesToErase, []any{id, at.User, limit}, func(scan func(...any) error) error {
 		var number, recalled int64
@@ -86,7 +86,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 	if err != nil {
 		return done, err
 	}
-	done = erase.Done{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
+	done = erase.Result{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
 	// There may be more messages of the user in this conversation.
 	if len(messages) == limit {
 		done.After = at.After // continue with this conversation

@@ -23,7 +23,7 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 				lowered.Add(counting.Load())
 			}
 		}}), nil)
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		ann, bob, cyd, leaver := users[0], users[1], users[2], users[3]
 		id := n.create(Room, ann, bob, cyd, leaver)
 		n.send(ann, id)
@@ -38,9 +38,9 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 			}
 		}
 		n.send(ann, id, bob)
-		n.read(bob, id, middle)
+		n.markRead(bob, id, middle)
 		counting.Store(1)
-		for more, at := true, (erase.At{User: leaver}); more; {
+		for more, at := true, (erase.Position{User: leaver}); more; {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				done, err := n.eraseConversation(ctx, tx, at)
 				at.After, more = done.After, done.More
@@ -63,7 +63,7 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 			t.Errorf("%s: %d members", engine, len(states))
 		}
 	}
-	if few, many := messagesAtOnce(2), messagesAtOnce(100_000); few != erase.Batch || many != 10 {
+	if few, many := eraseBatchSize(2), eraseBatchSize(100_000); few != erase.Batch || many != 10 {
 		t.Errorf("%d messages at once of a small conversation, %d of a large one", few, many)
 	}
 }

@@ -57,7 +57,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 			waiting = append(waiting, i)
 		}
 	}
-	times, err := s.firstWaiting(ctx, states, waiting)
+	times, err := s.readWaitingSince(ctx, states, waiting)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 			waiting = append(waiting, place)
 		}
 	}
-	_, err = s.firstWaiting(ctx, states, waiting)
+	_, err = s.readWaitingSince(ctx, states, waiting)
 	return err
 }
 
@@ -121,9 +121,9 @@ func (s *Service) ageStates(ctx context.Context, states []State, today int64) er
 	return err
 }
 
-// firstWaiting reads when the first message above the position of each state was sent, and records when it expires. That message may be the
+// readWaitingSince reads when the first message above the position of each state was sent, and records when it expires. That message may be the
 // user's own or recalled, and the first one to expire may be a later one: a day that is too early costs one check.
-func (s *Service) firstWaiting(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
+func (s *Service) readWaitingSince(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
 	ids := make([]services.MessageID, len(places))
 	for i, place := range places {
 		ids[i] = services.NewMessageID(states[place].Conversation, states[place].Base+1)
@@ -138,8 +138,8 @@ func (s *Service) firstWaiting(ctx context.Context, states []services.Membership
 	return times, nil
 }
 
-// searchesTogether is how many conversations are searched by the same statements, at most. Each asks for up to 16 messages at once.
-const searchesTogether = 500
+// searchBatchSize is how many conversations are searched by the same statements, at most. Each asks for up to 16 messages at once.
+const searchBatchSize = 500
 
 // newestBefore returns, for each state, the number of the newest message of its conversation from before a time.
 func (s *Service) newestBefore(ctx context.Context, states []services.Membership, before time.Time) ([]int64, error) {
@@ -152,11 +152,11 @@ func (s *Service) newestBefore(ctx context.Context, states []services.Membership
 		}
 		var known bool
 		if newest[id], known = s.aged.of(id, before, state.Head); !known {
-			// Base+1 is too old, as firstWaiting has found, and Head+1 is not there yet.
+			// Base+1 is too old, as readWaitingSince has found, and Head+1 is not there yet.
 			searches, heads[id] = append(searches, search{id, state.Base + 1, state.Head + 1}), state.Head
 		}
 	}
-	for some := range slices.Chunk(searches, searchesTogether) {
+	for some := range slices.Chunk(searches, searchBatchSize) {
 		if err := searchNewestBefore(ctx, s.Store, some, before); err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64
 		if len(states) > 0 {
 			after = states[len(states)-1].Conversation
 			// Among states of one version, the state of the later day is the newer one: see lib_conversations.lua.
-			if _, err := s.putOn(ctx, states, today); err != nil {
+			if _, err := s.projectStatesOn(ctx, states, today); err != nil {
 				return err
 			}
 		}

@@ -63,8 +63,8 @@ WHERE m.left_at > 0 RETURNING user_number`)
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
-// Wanted is a conversation to create. Members may include the creator.
-type Wanted struct {
+// ConversationDraft is a conversation to create. Members may include the creator.
+type ConversationDraft struct {
 	Kind    Kind
 	Title   string
 	Creator services.UserID
@@ -73,7 +73,7 @@ type Wanted struct {
 
 // insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT conversation:
 // created is false if it exists already, perhaps closed by a block.
-func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.ConversationID, created bool, err error) {
+func insert(ctx context.Context, tx *sql.Tx, wanted ConversationDraft) (id services.ConversationID, created bool, err error) {
 	// The lock of the counter of conversation IDs also serializes two creations of the same pair.
 	if err := tx.LockCounter(ctx, "conversations"); err != nil {
 		return 0, false, err
@@ -126,14 +126,14 @@ func lock(ctx context.Context, tx *sql.Tx, id services.ConversationID) (conversa
 		return err
 	})
 	if err == nil && !found {
-		err = noConversation(id)
+		err = conversationNotFound(id)
 	}
 	return conversation, err
 }
 
-// noConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. The texts are equal,
+// conversationNotFound is the error for a conversation that does not exist and for one that the viewer is not a member of. The texts are equal,
 // so that a viewer cannot distinguish the two.
-func noConversation(id services.ConversationID) error {
+func conversationNotFound(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
 
@@ -157,7 +157,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 			return nil, err
 		}
 	}
-	added, err = sql.Column[services.UserID](ctx, tx, addMembers, list, c.ID, c.Head, tx.HappenedAt())
+	added, err = sql.ReadColumn[services.UserID](ctx, tx, addMembers, list, c.ID, c.Head, tx.HappenedAt())
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 
 // removeMembers removes users from a locked conversation and returns the users who were members. Their rows stay, marked as left.
 func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
-	left, err = sql.Column[services.UserID](ctx, tx, leaveMembers, id, users, tx.Now)
+	left, err = sql.ReadColumn[services.UserID](ctx, tx, leaveMembers, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	var left int64
 	found, err := tx.One(ctx, lockMember, []any{id, user}, &left)
 	if err == nil && !found {
-		err = noConversation(id)
+		err = conversationNotFound(id)
 	}
 	if err != nil {
 		return m, err
@@ -217,7 +217,7 @@ func leftError(ctx context.Context, tx *sql.Tx, id services.ConversationID) erro
 		return err
 	}
 	if direct {
-		return noConversation(id)
+		return conversationNotFound(id)
 	}
 	return services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
 }

@@ -115,16 +115,16 @@ func readAs(ctx context.Context, db *sql.DB, states []services.Membership, numbe
 	})
 }
 
-// waiting is how many unread messages a member has, and how many of them mention the member, as counted one by one.
-type waiting struct {
+// unreadCounts are how many unread messages a member has, and how many of them mention the member, as counted one by one.
+type unreadCounts struct {
 	Unread, Mentions int64
 	Oldest           time.Time // when the oldest unread message was sent
 }
 
 // countUnread counts, for each state, the messages above its position one by one. Messages that were sent before the state's time
 // in since do not count.
-func countUnread(ctx context.Context, db *sql.DB, states []services.Membership, since []time.Time) ([]waiting, error) {
-	asked, counts := make(sql.Rows, len(states)), make([]waiting, len(states))
+func countUnread(ctx context.Context, db *sql.DB, states []services.Membership, since []time.Time) ([]unreadCounts, error) {
+	asked, counts := make(sql.Rows, len(states)), make([]unreadCounts, len(states))
 	for i, state := range states {
 		asked[i] = []any{i, int64(state.Conversation), int64(state.User), state.Base, sql.Micros(since[i])}
 	}
@@ -133,7 +133,7 @@ func countUnread(ctx context.Context, db *sql.DB, states []services.Membership, 
 	}
 	return counts, db.Each(ctx, countWaiting, []any{asked}, func(scan func(...any) error) error {
 		var i int
-		var one waiting
+		var one unreadCounts
 		var oldest int64
 		err := scan(&i, &one.Unread, &one.Mentions, &oldest)
 		one.Oldest = sql.FromMicros(oldest)

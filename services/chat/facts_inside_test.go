@@ -10,20 +10,20 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// inside has helpers for leases of user 2 in one conversation.
-type inside struct {
+// leaseFixture has helpers for leases of user 2 in one conversation.
+type leaseFixture struct {
 	*bundle
 	id services.ConversationID
 }
 
 // enter gives a device a lease from now on.
-func (i inside) enter(device string, lease time.Duration) {
+func (i leaseFixture) enter(device string, lease time.Duration) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error { return enter(i.Ctx, tx, i.id, 2, device, tx.Now.Add(lease)) })
 }
 
 // leave ends the lease of a device now.
-func (i inside) leave(device string) {
+func (i leaseFixture) leave(device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
 		_, err := leave(i.Ctx, tx, i.id, 2, device, time.Time{})
@@ -32,27 +32,27 @@ func (i inside) leave(device string) {
 }
 
 // end ends the expired leases, and returns when the next one expires.
-func (i inside) end() (next time.Time) {
+func (i leaseFixture) end() (next time.Time) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) (err error) { next, err = endLeases(i.Ctx, tx, i.id, 2); return err })
 	return next
 }
 
 // enterAt and leaveAt are events of the past, of a device with leases of a minute.
-func (i inside) enterAt(at time.Time, device string) {
+func (i leaseFixture) enterAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		tx.Date(services.PostIDAt(at))
-		defer tx.Date(0)
+		tx.SetDated(services.PostIDAt(at))
+		defer tx.SetDated(0)
 		return enter(i.Ctx, tx, i.id, 2, device, tx.HappenedAt().Add(time.Minute))
 	})
 }
 
-func (i inside) leaveAt(at time.Time, device string) {
+func (i leaseFixture) leaveAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		tx.Date(services.PostIDAt(at))
-		defer tx.Date(0)
+		tx.SetDated(services.PostIDAt(at))
+		defer tx.SetDated(0)
 		_, err := leave(i.Ctx, tx, i.id, 2, device, tx.HappenedAt().Add(time.Minute))
 		return err
 	})
@@ -60,9 +60,9 @@ func (i inside) leaveAt(at time.Time, device string) {
 
 // If a visit is reported after it has ended, the messages that were sent until its end are read, and no later ones. Messages that
 // come now count as unread.
-func TestAVisitOfThePast(t *testing.T) {
+func TestAPastVisitReadsMessagesUntilItsEnd(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
 		for range 4 { // at 30 s, 60 s and so on
 			b.Clock.Advance(30 * time.Second)
@@ -89,9 +89,9 @@ func TestAVisitOfThePast(t *testing.T) {
 
 // An event of the past neither shortens nor ends a lease that was taken later. While the lease of such an event lasts, new messages
 // are read at once.
-func TestALeaseOfThePast(t *testing.T) {
+func TestAPastLeaseDoesNotShortenALaterOne(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		b.Clock.Advance(time.Hour)
 		start := b.Clock.Now().Truncate(time.Millisecond)
 		i.enterAt(start.Add(-40*time.Second), "phone")
@@ -113,7 +113,7 @@ func TestALeaseOfThePast(t *testing.T) {
 
 func TestNothingCountsWhileInside(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		b.send(i.id, 1, 2)
 		i.enter("phone", time.Minute)
 		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
@@ -136,7 +136,7 @@ func TestNothingCountsWhileInside(t *testing.T) {
 // A lease that is not renewed ends at its time, even if that is noticed late. Messages sent before the end are read, later ones count.
 func TestALeaseEndsAtItsTime(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		start := b.Clock.Now()
 		i.enter("phone", time.Minute)
 		i.enter("laptop", 2*time.Minute)
@@ -159,7 +159,7 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 
 func TestRenewingChangesNothingElse(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
 		version := b.member(i.id, 2).Version
 		b.Clock.Advance(50 * time.Second)
@@ -170,7 +170,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 		// A lease that ended unnoticed must not move the position back.
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1)
-		sqltest.Must(0, b.read(i.id, 2, 1, -1))(b.T)
+		sqltest.Must(0, b.markRead(i.id, 2, 1, -1))(b.T)
 		i.end()
 		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
@@ -179,7 +179,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 // A user marks messages unread after their lease has expired and before the expiry is processed: the messages stay unread.
 func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		b.send(i.id, 1)
 		i.enter("phone", time.Minute)
 		b.send(i.id, 1)
@@ -193,7 +193,7 @@ func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
 
 func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := removeMembers(b.Ctx, tx, i.id, []services.UserID{2})
@@ -203,15 +203,15 @@ func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 		b.Clock.Advance(2 * time.Minute)
 		sqltest.Equal(b.T, i.end(), time.Time{})
 		b.MustWrite(func(tx *sql.Tx) (err error) { _, err = endLeases(b.Ctx, tx, i.id, 77); return err })
-		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { return enter(b.Ctx, tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
-		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error {
+		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { return enter(b.Ctx, tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
+		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error {
 			_, err := leave(b.Ctx, tx, i.id, 77, "phone", time.Time{})
 			return err
 		}), services.NotFound)
 	})
 }
 
-func TestMute(t *testing.T) {
+func TestMutingChangesTheStateOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		id := b.group(1, 2)
 		b.send(id, 1, 2)
@@ -225,7 +225,7 @@ func TestMute(t *testing.T) {
 		sqltest.Equal(b.T, b.member(id, 2), before)
 		sqltest.Must(0, mute(false))(b.T)
 		sqltest.Equal(b.T, b.member(id, 2).Muted, false)
-		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 3, true); return err }), services.NotFound)
+		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 3, true); return err }), services.NotFound)
 	})
 }
 

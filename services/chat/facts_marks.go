@@ -59,9 +59,9 @@ func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) er
 	return err
 }
 
-// moveTo sets a locked row's position and recounts the messages above it. Counting anew is exact, whatever happened meanwhile:
+// setPosition sets a locked row's position and recounts the messages above it. Counting anew is exact, whatever happened meanwhile:
 // nothing is added or subtracted, so no mark can be counted twice.
-func moveTo(ctx context.Context, tx *sql.Tx, m *services.Membership, number int64) error {
+func setPosition(ctx context.Context, tx *sql.Tx, m *services.Membership, number int64) error {
 	var skipped int64
 	if _, err := tx.One(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
 		return err
@@ -89,7 +89,7 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 		return false, nil
 	}
 	if number == 0 {
-		if number, err = newestThen(ctx, tx, m); err != nil {
+		if number, err = newestAtEvent(ctx, tx, m); err != nil {
 			return false, err
 		}
 	}
@@ -97,7 +97,7 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 		return false, nil
 	}
 	before := m
-	if err := moveTo(ctx, tx, &m, number); err != nil {
+	if err := setPosition(ctx, tx, &m, number); err != nil {
 		return false, err
 	}
 	// If the user has read only some of the messages that they marked unread, the others stay so.
@@ -109,9 +109,9 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	return true, putState(ctx, tx, before, m)
 }
 
-// newestThen is the number of the newest message at the time of the event, 0 for none: a mark of the past covers no later
+// newestAtEvent is the number of the newest message at the time of the event, 0 for none: a mark of the past covers no later
 // message.
-func newestThen(ctx context.Context, tx *sql.Tx, m services.Membership) (number int64, err error) {
+func newestAtEvent(ctx context.Context, tx *sql.Tx, m services.Membership) (number int64, err error) {
 	if tx.Dated() == 0 {
 		return m.Head, nil
 	}
@@ -119,13 +119,13 @@ func newestThen(ctx context.Context, tx *sql.Tx, m services.Membership) (number 
 	return number, err
 }
 
-// readThen marks a locked row read up to the newest message at the time of the event. A position never moves back.
-func readThen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
-	number, err := newestThen(ctx, tx, *m)
+// markReadUntilEvent marks a locked row read up to the newest message at the time of the event. A position never moves back.
+func markReadUntilEvent(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+	number, err := newestAtEvent(ctx, tx, *m)
 	if err != nil || number <= m.Base {
 		return err
 	}
-	return moveTo(ctx, tx, m, number)
+	return setPosition(ctx, tx, m, number)
 }
 
 // beyondError is the error for an argument that names a message which does not exist yet. A mark up to it would cover messages before
@@ -134,21 +134,21 @@ func beyondError(field string, id services.ConversationID, number, head int64) e
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
-// readInside marks a locked row read up to the newest message that was sent while a device was inside: until now, or until the last
+// markReadWhileInside marks a locked row read up to the newest message that was sent while a device was inside: until now, or until the last
 // lease expired. After a mark as unread it changes nothing.
-func readInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+func markReadWhileInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
 	if _, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.Marked {
 		return err
 	}
 	if last.Int64 > sql.Micros(tx.HappenedAt()) {
-		return readThen(ctx, tx, m)
+		return markReadUntilEvent(ctx, tx, m)
 	}
 	var newest int64
 	if _, err := tx.One(ctx, newestUntil, []any{m.Conversation, last.Int64}, &newest); err != nil || newest <= m.Base {
 		return err
 	}
-	return moveTo(ctx, tx, m, newest)
+	return setPosition(ctx, tx, m, newest)
 }
 
 // setInside sets whether the user is inside: some device has a lease, and the messages were not marked unread meanwhile. A lease that
@@ -176,23 +176,23 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.
 	if _, err := lock(ctx, tx, id); err != nil {
-		return services.About("fromMessageId", err)
+		return services.WithArgument("fromMessageId", err)
 	}
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
-		return services.About("fromMessageId", err)
+		return services.WithArgument("fromMessageId", err)
 	}
 	if from > m.Head {
 		return beyondError("fromMessageId", id, from, m.Head)
 	}
 	before := m
 	// No lease marks messages read after this mark, so those that were seen before it are marked read now.
-	if err := readInside(ctx, tx, &m); err != nil {
+	if err := markReadWhileInside(ctx, tx, &m); err != nil {
 		return err
 	}
 	// The message may be unread already.
 	if from <= m.Base {
-		if err := moveTo(ctx, tx, &m, from-1); err != nil {
+		if err := setPosition(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
 		// The user knows these messages, so they must not alert. The change stream may never have reported the newest of them, for
@@ -244,7 +244,7 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 			return err
 		}
 		// Entering also marks the messages read that were sent since an earlier lease ended.
-		if err := readThen(ctx, tx, &m); err != nil {
+		if err := markReadUntilEvent(ctx, tx, &m); err != nil {
 			return err
 		}
 	}
@@ -278,7 +278,7 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 		return false, err
 	}
 	if !m.Marked {
-		if err := readThen(ctx, tx, &m); err != nil {
+		if err := markReadUntilEvent(ctx, tx, &m); err != nil {
 			return false, err
 		}
 	}
@@ -331,7 +331,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	}
 	// The position moves only up to the end of the last lease: later messages arrived while no device was inside.
 	if newest > m.Base {
-		if err := moveTo(ctx, tx, &m, newest); err != nil {
+		if err := setPosition(ctx, tx, &m, newest); err != nil {
 			return next, err
 		}
 	}
@@ -341,5 +341,5 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 
 // readLeases lists the conversations in which a user's device has a lease, also one that has expired and whose job has not run yet.
 func readLeases(ctx context.Context, db *sql.DB, user services.UserID, device string) (ids []services.ConversationID, err error) {
-	return sql.Column[services.ConversationID](ctx, db, leasesOfDevice, user, device)
+	return sql.ReadColumn[services.ConversationID](ctx, db, leasesOfDevice, user, device)
 }

@@ -108,14 +108,14 @@ func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after 
 	return readMemberships(ctx, db, membershipsOfUser, user, leftSince, limit, after)
 }
 
-// membershipsPast is a page of a user's memberships, in the conversations after past.
-type membershipsPast struct {
+// userMembershipsPage is a page of a user's memberships, in the conversations after past.
+type userMembershipsPage struct {
 	user services.UserID
 	past services.ConversationID
 }
 
 // membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
-func membershipsOfEach(ctx context.Context, db *sql.DB, pages []membershipsPast, leftSince time.Time, limit int) ([][]services.Membership, error) {
+func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsPage, leftSince time.Time, limit int) ([][]services.Membership, error) {
 	asked, found := make(sql.Rows, len(pages)), make([][]services.Membership, len(pages))
 	// The single read takes half the time, and most reads are of one user.
 	if len(pages) == 1 {

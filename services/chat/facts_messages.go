@@ -71,7 +71,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		return err
 	})
 	if err == nil && !found {
-		err = noConversation(id)
+		err = conversationNotFound(id)
 	}
 	if err != nil {
 		return message, c, nil, err
@@ -122,13 +122,13 @@ func checkOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 // the author. Their rows get a new version here, so the pass over the conversation projects the message and its mention together.
 func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
-	apart, err := people.Apart(ctx, tx, message.Author, users)
+	apart, err := people.ListBlockedEitherWay(ctx, tx, message.Author, users)
 	if err != nil {
 		return nil, err
 	}
 	// A mention does not reach users who have a block with the author, even though the text still names them.
 	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
-	reached, err := sql.Column[services.UserID](ctx, tx, mentionMembers, conversation, users, message.Author)
+	reached, err := sql.ReadColumn[services.UserID](ctx, tx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +147,10 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	conversation, number := id.Conversation(), id.Number()
 	// The lock keeps positions from moving back while the message is taken out of counts: see markUnread.
 	if c, err = lock(ctx, tx, conversation); err != nil {
-		return c, false, services.About("messageId", err)
+		return c, false, services.WithArgument("messageId", err)
 	}
 	if _, err := lockState(ctx, tx, conversation, author); err != nil {
-		return c, false, services.About("messageId", err)
+		return c, false, services.WithArgument("messageId", err)
 	}
 	var writer services.UserID
 	var sent, at int64

@@ -26,7 +26,7 @@ func eachBundle(t *testing.T, test func(b *bundle)) {
 func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		id, _, err = insert(b.Ctx, tx, Wanted{Kind: Group, Title: "t", Creator: users[0], Members: users})
+		id, _, err = insert(b.Ctx, tx, ConversationDraft{Kind: Group, Title: "t", Creator: users[0], Members: users})
 		return err
 	})
 	return id
@@ -46,8 +46,8 @@ func (b *bundle) send(id services.ConversationID, author services.UserID, mentio
 // try runs one transaction and returns its error.
 func (b *bundle) try(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
 
-// read marks a conversation read up to a message number: see readUpTo.
-func (b *bundle) read(id services.ConversationID, user services.UserID, number, gen int64) error {
+// markRead marks a conversation read up to a message number: see readUpTo.
+func (b *bundle) markRead(id services.ConversationID, user services.UserID, number, gen int64) error {
 	return b.try(func(tx *sql.Tx) error {
 		_, err := readUpTo(b.Ctx, tx, id, user, number, gen)
 		return err
@@ -80,7 +80,7 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
-				id, created, err = insert(b.Ctx, tx, Wanted{Kind: Direct, Creator: members[0], Members: members})
+				id, created, err = insert(b.Ctx, tx, ConversationDraft{Kind: Direct, Creator: members[0], Members: members})
 				return err
 			})
 			return id, created
@@ -132,8 +132,8 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(mentionedIn(b.Ctx, b.DB, []services.MessageID{first.ID, second.ID, third.ID}))(b.T),
 			map[services.MessageID][]services.UserID{first.ID: {2}, third.ID: {2, 3}})
 		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []Head{{Conversation: id, Number: 3, At: b.Clock.Now(), Way: OnWrite, Revision: 1}})
-		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 9, "x", nil); return err }), services.NotFound)
-		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, 99, 1, "x", nil); return err }), services.NotFound)
+		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 9, "x", nil); return err }), services.NotFound)
+		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, 99, 1, "x", nil); return err }), services.NotFound)
 		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].Number, int64(3)) // a refused message has no number
 	})
 }
@@ -146,25 +146,25 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 		}
 		own := b.send(id, 2)
 		b.send(id, 1)
-		sqltest.Must(0, b.read(id, 2, 0, -1))(b.T)
+		sqltest.Must(0, b.markRead(id, 2, 0, -1))(b.T)
 		b.wantCounts(id, map[services.UserID][2]int64{2: {0, 0}})
 		version := b.member(id, 2).Version
 		for number := range int64(6) { // late marks of another device
-			sqltest.Must(0, b.read(id, 2, number, 0))(b.T)
+			sqltest.Must(0, b.markRead(id, 2, number, 0))(b.T)
 		}
 		sqltest.Equal(b.T, b.member(id, 2).Version, version)
 		sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 3) }))(b.T)
 		b.wantCounts(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
 		m := b.member(id, 2)
 		sqltest.Equal(b.T, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
-		sqltest.Must(0, b.read(id, 2, 6, 0))(b.T) // of the former generation: ignored
+		sqltest.Must(0, b.markRead(id, 2, 6, 0))(b.T) // of the former generation: ignored
 		b.wantCounts(id, map[services.UserID][2]int64{2: {3, 2}})
-		sqltest.Must(0, b.read(id, 2, 4, 1))(b.T)
+		sqltest.Must(0, b.markRead(id, 2, 4, 1))(b.T)
 		b.wantCounts(id, map[services.UserID][2]int64{2: {1, 0}})
-		sqltest.Coded(b.T, b.read(id, 2, 7, 1), services.Invalid)
-		sqltest.Coded(b.T, b.read(id, 2, 6, 2), services.Invalid)
-		sqltest.Coded(b.T, b.read(id, 3, 6, -1), services.NotFound)
-		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 7) }), services.Invalid)
+		sqltest.WantCode(b.T, b.markRead(id, 2, 7, 1), services.Invalid)
+		sqltest.WantCode(b.T, b.markRead(id, 2, 6, 2), services.Invalid)
+		sqltest.WantCode(b.T, b.markRead(id, 3, 6, -1), services.NotFound)
+		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 7) }), services.Invalid)
 		sqltest.Equal(b.T, own.ID.Number(), int64(5))
 	})
 }
@@ -174,7 +174,7 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 		id := b.group(1, 2, 3)
 		message := b.send(id, 1, 2, 3)
 		b.send(id, 1, 2)
-		sqltest.Must(0, b.read(id, 3, 1, -1))(b.T)
+		sqltest.Must(0, b.markRead(id, 3, 1, -1))(b.T)
 		recall := func(message services.MessageID, by services.UserID) error {
 			return b.try(func(tx *sql.Tx) error { _, _, err := recall(b.Ctx, tx, message, by); return err })
 		}
@@ -183,10 +183,10 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 		recalled := sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{message.ID}))(b.T)[message.ID]
 		sqltest.Equal(b.T, recalled, Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
 		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see wantCounts below
-		sqltest.Coded(b.T, recall(services.NewMessageID(id, 2), 2), services.Forbidden)
-		sqltest.Coded(b.T, recall(services.NewMessageID(id, 3), 2), services.NotFound)
-		sqltest.Coded(b.T, recall(services.NewMessageID(99, 1), 2), services.NotFound)
-		sqltest.Coded(b.T, recall(message.ID, 4), services.NotFound)
+		sqltest.WantCode(b.T, recall(services.NewMessageID(id, 2), 2), services.Forbidden)
+		sqltest.WantCode(b.T, recall(services.NewMessageID(id, 3), 2), services.NotFound)
+		sqltest.WantCode(b.T, recall(services.NewMessageID(99, 1), 2), services.NotFound)
+		sqltest.WantCode(b.T, recall(message.ID, 4), services.NotFound)
 		// After marking everything unread, the recalled message does not count, and neither do the users' own.
 		for _, user := range []services.UserID{1, 3} {
 			sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, user, 1) }))(b.T)
@@ -224,7 +224,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		sqltest.Equal(b.T, remove(3, 3, 9), []services.UserID{3})
 		gone := b.member(id, 3)
 		sqltest.Equal(b.T, []any{gone.Left, gone.Unread(), gone.UnreadMentions(), gone.Version}, []any{true, int64(0), int64(0), int64(3)})
-		sqltest.Coded(b.T, b.read(id, 3, 1, -1), services.Conflict)
+		sqltest.WantCode(b.T, b.markRead(id, 3, 1, -1), services.Conflict)
 		sqltest.Equal(b.T, len(sqltest.Must(statesByID(b.Ctx, b.DB, 3, []services.ConversationID{id}))(b.T)), 0)
 		b.send(id, 1, 3)
 		sqltest.Equal(b.T, b.member(id, 3).Version, gone.Version) // a mention of a member who has left changes nothing
@@ -289,7 +289,7 @@ func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
 		}
 		for _, since := range []time.Time{b.Clock.Now().Add(-time.Hour), b.Clock.Now()} {
 			for limit := 1; limit <= 15; limit++ {
-				pages := []membershipsPast{{1, 0}, {2, 0}, {2, 5}, {4, 0}, {3, 2}, {2, 0}, {9, 0}, {3, 99}}
+				pages := []userMembershipsPage{{1, 0}, {2, 0}, {2, 5}, {4, 0}, {3, 2}, {2, 0}, {9, 0}, {3, 99}}
 				found := sqltest.Must(membershipsOfEach(b.Ctx, b.DB, pages, since, limit))(b.T)
 				for i, page := range pages {
 					sqltest.Equal(b.T, found[i], sqltest.Must(MembershipsOf(b.Ctx, b.DB, page.user, page.past, since, limit))(b.T))
@@ -332,11 +332,11 @@ func TestCountingWayChangesOnce(t *testing.T) {
 			b.MustWrite(func(tx *sql.Tx) (err error) { changed, err = changeWay(b.Ctx, tx, c, way); return err })
 			return changed
 		}
-		sqltest.Equal(b.T, set(ToRead), true)
+		sqltest.Equal(b.T, set(SwitchingToRead), true)
 		sqltest.Equal(b.T, set(OnRead), false) // c is the state from before the first change
 		now := state()
 		sqltest.Equal(b.T, []any{now.Way, now.WayVersion, now.Own.ReadSide, now.Own.WayVersion, now.Own.Version},
-			[]any{ToRead, int64(1), true, int64(1), int64(1)})
+			[]any{SwitchingToRead, int64(1), true, int64(1), int64(1)})
 		for range 3 {
 			b.send(id, 1)
 		}

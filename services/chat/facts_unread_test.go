@@ -10,13 +10,13 @@ import (
 )
 
 // markUnread marks messages from a number on as unread.
-func (i inside) markUnread(from int64) {
+func (i leaseFixture) markUnread(from int64) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error { return markUnread(i.Ctx, tx, i.id, 2, from) })
 }
 
 // wantUnread compares the number of unread messages.
-func (i inside) wantUnread(want int64) {
+func (i leaseFixture) wantUnread(want int64) {
 	i.T.Helper()
 	i.wantCounts(i.id, map[services.UserID][2]int64{2: {want, 0}})
 }
@@ -25,7 +25,7 @@ func (i inside) wantUnread(want int64) {
 // the device leaves, even late.
 func TestALeaseDoesNotUndoAMark(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		i.enter("laptop", time.Minute)
 		for range 5 {
 			b.send(i.id, 1)
@@ -58,21 +58,21 @@ func TestALeaseDoesNotUndoAMark(t *testing.T) {
 
 // After a mark the devices that have the conversation open are inside again when the user enters with another device, writes, or reads
 // all messages; if the user reads some, the others stay unread.
-func TestAMarkEnds(t *testing.T) {
+func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		for range 5 {
 			b.send(i.id, 1)
 		}
 		for _, read := range []func(){
 			func() { i.enter("phone", time.Second); i.leave("phone") },
 			func() { b.send(i.id, 2) },
-			func() { sqltest.Must(0, b.read(i.id, 2, 0, -1))(b.T) },
-			func() { sqltest.Must(0, b.read(i.id, 2, b.member(i.id, 2).Head, b.member(i.id, 2).Gen))(b.T) },
+			func() { sqltest.Must(0, b.markRead(i.id, 2, 0, -1))(b.T) },
+			func() { sqltest.Must(0, b.markRead(i.id, 2, b.member(i.id, 2).Head, b.member(i.id, 2).Gen))(b.T) },
 		} {
 			i.enter("laptop", time.Minute)
 			i.markUnread(3)
-			sqltest.Must(0, b.read(i.id, 2, 3, -1))(b.T)
+			sqltest.Must(0, b.markRead(i.id, 2, 3, -1))(b.T)
 			i.enter("laptop", time.Minute)
 			sqltest.Equal(b.T, b.member(i.id, 2).Unread() > 0, true)
 			read()
@@ -103,7 +103,7 @@ func TestAMarkEnds(t *testing.T) {
 // visit of another device marks the messages read that were sent until its end.
 func TestAMarkAndVisitsOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		i := inside{b, b.group(1, 2)}
+		i := leaseFixture{b, b.group(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
 		for range 4 { // at 30 s, 60 s and so on
 			b.Clock.Advance(30 * time.Second)

@@ -59,23 +59,23 @@ func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.U
 // projectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together become
 // one. The throttle is this node's: it gives the job a later time if the conversation had its turn just now.
 func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
-	return s.throttle.Delay(id, s.Clock.Now(), jobs.Keyed(jobProject, id.String()), s.Jobs.Wake)
+	return s.throttle.Delay(id, s.Clock.Now(), jobs.KeyedJob(jobProject, id.String()), s.Jobs.Wake)
 }
 
 // projectAllJob projects every member's state, and ends a change to counting on read.
 func projectAllJob(id services.ConversationID) jobs.NewJob {
-	return jobs.Keyed(jobProjectAll, id.String())
+	return jobs.KeyedJob(jobProjectAll, id.String())
 }
 
 // memberJob projects one member's state.
 func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
-	return jobs.Keyed(jobMember, memberKey(id, user))
+	return jobs.KeyedJob(jobMember, memberKey(id, user))
 }
 
 // insideJob ends a lease when it expires. Each renewal adds a job; the jobs of earlier renewals find the lease alive and end
 // nothing.
 func insideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
-	job := jobs.Keyed(jobInside, memberKey(id, user))
+	job := jobs.KeyedJob(jobInside, memberKey(id, user))
 	job.NotBefore = until
 	return job
 }
@@ -141,7 +141,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 			return err
 		}
 		if len(states) > 0 {
-			if _, err := s.put(ctx, states); err != nil {
+			if _, err := s.projectStates(ctx, states); err != nil {
 				return err
 			}
 			after = states[len(states)-1].User
@@ -162,7 +162,7 @@ func (s *Service) markDormant(ctx context.Context, id services.ConversationID) e
 	}
 	since, left := s.Projector.ActiveSince(), s.Clock.Now().Add(-leftFor)
 	for after := services.UserID(0); ; {
-		users, err := sql.Column[services.UserID](ctx, s.Store, dormantMembers, id, after, since, left, membersPerPage)
+		users, err := sql.ReadColumn[services.UserID](ctx, s.Store, dormantMembers, id, after, since, left, membersPerPage)
 		if err != nil || len(users) == 0 {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s *Service) projectAllAndSwitch(ctx context.Context, id services.Conversat
 	if err := s.projectAll(ctx, id); err != nil {
 		return err
 	}
-	if c.Way != ToRead {
+	if c.Way != SwitchingToRead {
 		return nil
 	}
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {
@@ -209,17 +209,17 @@ func (s *Service) projectMember(ctx context.Context, id services.ConversationID,
 	if err != nil || len(states) == 0 {
 		return err
 	}
-	_, err = s.put(ctx, states)
+	_, err = s.projectStates(ctx, states)
 	return err
 }
 
-// put writes states into documents, and sends hints where they changed.
-func (s *Service) put(ctx context.Context, states []services.Membership) (results []redis.Result, err error) {
-	return s.putOn(ctx, states, s.today())
+// projectStates writes states into documents, and sends hints where they changed.
+func (s *Service) projectStates(ctx context.Context, states []services.Membership) (results []redis.Result, err error) {
+	return s.projectStatesOn(ctx, states, s.today())
 }
 
-// putOn is put with the counts of a given day.
-func (s *Service) putOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
+// projectStatesOn is projectStates with the counts of a given day.
+func (s *Service) projectStatesOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
 	if err := s.applySettings(ctx, states, today); err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	for i, state := range states {
 		users[i] = state.User
 	}
-	return results, s.Projector.Changed(ctx, users, results)
+	return results, s.Projector.HintAndMark(ctx, users, results)
 }
 
 // applySettings changes states to what documents count on the given day. It applies the expiry and the setting for muted mentions,
@@ -243,13 +243,13 @@ func (s *Service) applySettings(ctx context.Context, states []services.Membershi
 		return err
 	}
 	for i := range states {
-		states[i] = s.counted(states[i])
+		states[i] = s.applyMuteSetting(states[i])
 	}
 	return nil
 }
 
-// counted is a state as it counts: mentions in a muted conversation count unless the settings say otherwise.
-func (s *Service) counted(state services.Membership) services.Membership {
+// applyMuteSetting returns a state as it counts: mentions in a muted conversation count unless the settings say otherwise.
+func (s *Service) applyMuteSetting(state services.Membership) services.Membership {
 	if s.MuteMentions && state.Muted {
 		state.Mentions = 0
 	}

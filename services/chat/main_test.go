@@ -25,7 +25,7 @@ type node struct {
 
 // newNode makes the service of a world's node. change may change its configuration, nil does not.
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
+	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -68,8 +68,8 @@ func (n node) send(author services.UserID, id services.ConversationID, mentions 
 	return message
 }
 
-// read marks a conversation read up to a message; 0 for all.
-func (n node) read(user services.UserID, id services.ConversationID, upTo services.MessageID) {
+// markRead marks a conversation read up to a message; 0 for all.
+func (n node) markRead(user services.UserID, id services.ConversationID, upTo services.MessageID) {
 	n.TB.Helper()
 	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
 }
@@ -78,16 +78,16 @@ func (n node) read(user services.UserID, id services.ConversationID, upTo servic
 func (n node) runJobs() {
 	n.TB.Helper()
 	for range 3 {
-		n.Work(n.fan)
+		n.RunDueJobs(n.fan)
 		n.Clock.Advance(101 * time.Millisecond)
 	}
-	n.Work(n.fan)
-	_, err := n.World.Memory.Log.RunOnce(n.TB.Context())
+	n.RunDueJobs(n.fan)
+	_, err := n.World.Caches.Log.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
-// shown is what a user's badge shows: unread messages and mentions. A bad document is rebuilt, as by its next reader.
-func (n node) shown(user services.UserID) (unread, mentions int) {
+// badgeCounts returns what a user's badge shows: unread messages and mentions. A bad document is rebuilt, as by its next reader.
+func (n node) badgeCounts(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	document := n.Document(user)
 	if !document.Ready {
@@ -103,10 +103,10 @@ func (n node) shown(user services.UserID) (unread, mentions int) {
 	return sums.Unread + counted.Unread, sums.Mentions
 }
 
-// listed is the sum of a user's list of conversations.
-func (n node) listed(user services.UserID) (unread, mentions int) {
+// listCounts returns the sums over a user's list of conversations: unread messages and mentions.
+func (n node) listCounts(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
-	list, more, err := n.List(n.TB.Context(), user, First, 100)
+	list, more, err := n.List(n.TB.Context(), user, FirstPlace, 100)
 	n.Must(err)
 	if more {
 		n.TB.Fatal("too many conversations")
@@ -122,19 +122,19 @@ func (n node) listed(user services.UserID) (unread, mentions int) {
 	return unread, mentions
 }
 
-// want compares a user's badge and list with the expected counts.
-func (n node) want(what string, user services.UserID, unread, mentions int) {
+// wantCounts compares a user's badge and list with the expected counts.
+func (n node) wantCounts(what string, user services.UserID, unread, mentions int) {
 	n.TB.Helper()
-	shownUnread, shownMentions := n.shown(user)
-	listedUnread, listedMentions := n.listed(user)
+	shownUnread, shownMentions := n.badgeCounts(user)
+	listedUnread, listedMentions := n.listCounts(user)
 	if shownUnread != unread || shownMentions != mentions || listedUnread != unread || listedMentions != mentions {
 		n.TB.Errorf("%s: user %d is shown %d and %d mentions, their list makes %d and %d, want %d and %d", what, user,
 			shownUnread, shownMentions, listedUnread, listedMentions, unread, mentions)
 	}
 }
 
-// counting is how a conversation is counted now.
-func (n node) counting(id services.ConversationID) Way {
+// wayOf returns how a conversation is counted now.
+func (n node) wayOf(id services.ConversationID) Way {
 	n.TB.Helper()
 	heads, err := Heads(n.TB.Context(), n.World.Store, []services.ConversationID{id})
 	n.Must(err)

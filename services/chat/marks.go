@@ -15,7 +15,7 @@ import (
 // Mark is the position up to which a conversation was read: the newest message now, one message, or the position in a token.
 type Mark struct {
 	UpTo  services.MessageID // 0 for none
-	Token string             // "" for none: see ReadToken
+	Token string             // "" for none: see NewReadToken
 }
 
 // tokenFormat is the first byte of every token. Clients keep tokens for long, so another layout needs another byte.
@@ -24,10 +24,10 @@ const tokenFormat = 1
 // tokenLength is the length of: format, conversation, user, generation, number.
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
-// ReadToken is a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It
+// NewReadToken makes a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It
 // changes nothing if the conversation was marked unread since. It is no secret and not signed: a forged token can mark nothing
 // that its user could not mark by a message ID as well, and parseToken refuses the tokens of others.
-func ReadToken(state services.Membership) string {
+func NewReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
 	bytes = append(bytes, tokenFormat)
 	bytes = binary.BigEndian.AppendUint32(bytes, uint32(state.Conversation))

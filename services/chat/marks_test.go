@@ -63,7 +63,7 @@ func TestMarksAreLinearizable(t *testing.T) {
 
 // marksHistory lets several devices of a member make random calls at once, and returns the calls with their results.
 func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	const messages, devices, calls = 12, 5, 12
 	for range messages {
@@ -107,7 +107,7 @@ func (n node) ask(t *testing.T, user services.UserID, group services.Conversatio
 	ctx := t.Context()
 	switch call.verb {
 	case "look":
-		one, err := n.One(ctx, user, group)
+		one, err := n.ReadConversation(ctx, user, group)
 		if err != nil {
 			t.Error(err)
 		}
@@ -120,7 +120,7 @@ func (n node) ask(t *testing.T, user services.UserID, group services.Conversatio
 	}
 	mark := Mark{UpTo: services.NewMessageID(group, call.number)}
 	if call.gen >= 0 {
-		mark = Mark{Token: ReadToken(services.Membership{Conversation: group, User: user, Gen: call.gen, Head: call.number})}
+		mark = Mark{Token: NewReadToken(services.Membership{Conversation: group, User: user, Gen: call.gen, Head: call.number})}
 	}
 	cmd, err := n.MarkRead(user, group, mark)
 	if err == nil {
@@ -136,7 +136,7 @@ func (n node) ask(t *testing.T, user services.UserID, group services.Conversatio
 func TestMarkUnreadOnlyAdds(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		group := n.create(Group, users...)
 		for range 30 {
 			n.send(users[0], group, users[1])
@@ -144,7 +144,7 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 		marked := func(verb string, number, waits int64) {
 			t.Helper()
 			n.ask(t, users[1], group, markCall{verb, number, -1})
-			one, err := n.One(t.Context(), users[1], group)
+			one, err := n.ReadConversation(t.Context(), users[1], group)
 			if err != nil || one.Own.Unread() != waits || one.Own.UnreadMentions() != waits {
 				t.Errorf("%s %d: %d wait, %d of them mentions, want %d; %v", verb, number, one.Own.Unread(), one.Own.UnreadMentions(), waits, err)
 			}
@@ -156,7 +156,7 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 		marked("unread", 30, 26)
 		marked("read", 30, 0)
 		marked("unread", 25, 6)
-		if one, err := n.One(t.Context(), users[1], group); err != nil || one.Own.Gen != 5 {
+		if one, err := n.ReadConversation(t.Context(), users[1], group); err != nil || one.Own.Gen != 5 {
 			t.Errorf("generation %d, each mark opens one: %v", one.Own.Gen, err)
 		}
 	})
@@ -167,7 +167,7 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, func(c *Config) { c.MaxWriteMembers = 2 })
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		for way, id := range map[Way]services.ConversationID{OnWrite: n.create(Group, users[:2]...), OnRead: n.create(Room, users...)} {
 			for what, happens := range map[string]func(){
 				"the lease ends":     func() { n.Clock.Advance(time.Minute) },
@@ -182,22 +182,22 @@ func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
 				first := n.send(users[0], id)
 				n.send(users[0], id)
 				n.runJobs()
-				n.want(what+": inside", users[1], 0, 0)
+				n.wantCounts(what+": inside", users[1], 0, 0)
 				n.mustDo(n.MarkUnread(users[1], first), nil)
 				n.runJobs()
-				n.want(what+": marked", users[1], 2, 0)
+				n.wantCounts(what+": marked", users[1], 2, 0)
 				happens()
 				n.runJobs()
-				n.want(what, users[1], 2, 0)
+				n.wantCounts(what, users[1], 2, 0)
 				n.send(users[0], id)
 				n.runJobs()
-				n.want(what+": a message", users[1], 3, 0)
+				n.wantCounts(what+": a message", users[1], 3, 0)
 				n.mustDo(n.Enter(users[1], id, "phone"), nil)
 				n.mustDo(n.Leave(users[1], id, "phone"), nil)
 				n.mustDo(n.Leave(users[1], id, "laptop"), nil)
 				n.runJobs()
-				n.want(what+": entered", users[1], 0, 0)
-				if got := n.counting(id); got != way {
+				n.wantCounts(what+": entered", users[1], 0, 0)
+				if got := n.wayOf(id); got != way {
 					t.Fatalf("counted by %s", got)
 				}
 			}
@@ -206,7 +206,7 @@ func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
 }
 
 func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
-	token := ReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99})
+	token := NewReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99})
 	if gen, number, err := parseToken(token, 8, 7); gen != 3 || number != 99 || err != nil {
 		t.Errorf("%d, %d, %v", gen, number, err)
 	}
@@ -227,7 +227,7 @@ func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
 func errorOf(_, _ int64, err error) error { return err }
 
 func FuzzReadToken(f *testing.F) {
-	f.Add(ReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99}))
+	f.Add(NewReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99}))
 	f.Add("")
 	f.Add("////")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -14,7 +14,7 @@ import (
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.membersCommand("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		if c.Kind != Room {
-			return nil, noConversation(id) // only members may learn the kind of a conversation
+			return nil, conversationNotFound(id) // only members may learn the kind of a conversation
 		}
 		return insertMembers(ctx, tx, c, []services.UserID{user})
 	})
@@ -118,7 +118,7 @@ func checkNamed(users []services.UserID) ([]services.UserID, error) {
 // membersCommand makes a command that changes the members of a conversation. change returns the users whose state it changed; if it
 // returns none, nothing changed.
 func (s *Service) membersCommand(name string, by services.UserID, id services.ConversationID, change func(context.Context, *sql.Tx, Conversation) ([]services.UserID, error)) *jobs.Command {
-	return s.command(name, by, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	return s.memberCommand(name, by, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		c, err := lock(ctx, tx, id)
 		if err != nil {
 			return nil, err

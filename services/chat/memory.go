@@ -39,7 +39,7 @@ type Sequences struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// A sequence that is missing is unknown, never 0: see Counted.Known.
+	// A sequence that is missing is unknown, never 0: see ReadSideCount.Known.
 	known map[services.ConversationID]*sequence
 
 	readers *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
@@ -87,8 +87,8 @@ func (l *Sequences) addLearned(users []services.UserID, sums []uint64) {
 	})
 }
 
-// Counted is the count of unread messages in conversations that are counted on read.
-type Counted struct {
+// ReadSideCount is the count of unread messages in conversations that are counted on read.
+type ReadSideCount struct {
 	Unread   int
 	Sequence uint64 // the sum of their last sequences: it rises with each message
 	Known    bool   // false: some conversation's last sequence is unknown, and the true count may be greater
@@ -118,8 +118,8 @@ func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace
 
 // readSide counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has read more
 // than this node knows of.
-func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Counted {
-	counted := Counted{Known: true}
+func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) ReadSideCount {
+	counted := ReadSideCount{Known: true}
 	stale := false
 	l.mu.RLock()
 	for _, place := range places {
@@ -147,9 +147,9 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 	return counted
 }
 
-// Moved makes this node see at once, before the next read of SQL, the end of a conversation after a message or a recall of its own.
+// Raise makes this node see at once, before the next read of SQL, the end of a conversation after a message or a recall of its own.
 // For a conversation that is not cached it changes nothing.
-func (l *Sequences) Moved(moved Head) {
+func (l *Sequences) Raise(moved Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
 		l.raise(moved)
@@ -224,7 +224,7 @@ func (l *Sequences) raise(moved Head) {
 		return
 	}
 	known.number = moved.Number
-	l.readers.Moved(moved.Conversation)
+	l.readers.RecordChange(moved.Conversation)
 }
 
 // wake leaves a token for each watcher of a conversation. The caller holds mu.
@@ -264,7 +264,7 @@ func (l *Sequences) refresh(ctx context.Context) error {
 	// their badges had the precision AT_LEAST.
 	for _, id := range unknown {
 		if l.known[id] != nil {
-			l.readers.Moved(id)
+			l.readers.RecordChange(id)
 			l.wake(id)
 		}
 	}

@@ -14,26 +14,26 @@ import (
 	"tidings/services/changelog"
 )
 
-// stub stands in for SQL, and counts the last sequences that it is asked for. Its changelog is empty.
-type stub struct {
+// sqlStub stands in for SQL, and counts the last sequences that it is asked for. Its changelog is empty.
+type sqlStub struct {
 	heads    map[services.ConversationID]Head // the conversations that SQL has
 	sqlDown  error                            // the error of every read; nil: SQL answers
 	sqlHeads int                              // how many heads were asked for, in all calls
 }
 
-func newStub() *stub { return &stub{} }
+func newSQLStub() *sqlStub { return &sqlStub{} }
 
-func (e *stub) LogAfter(context.Context, string, uint64, int) ([]changelog.Entry, error) {
+func (e *sqlStub) LogAfter(context.Context, string, uint64, int) ([]changelog.Entry, error) {
 	return nil, e.sqlDown
 }
 
-func (e *stub) LogHead(context.Context, string) (head, oldest uint64, err error) {
+func (e *sqlStub) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	return 0, 0, e.sqlDown
 }
 
-func (e *stub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.sqlDown }
+func (e *sqlStub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.sqlDown }
 
-func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []Head, err error) {
+func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads []Head, err error) {
 	e.sqlHeads += len(ids)
 	for _, id := range ids {
 		if head, ok := e.heads[id]; ok {
@@ -49,14 +49,14 @@ type cachingNode struct {
 	*Sequences
 	Log      *changelog.Follower // runs the cache's refresh
 	t        *testing.T
-	e        *stub
+	e        *sqlStub
 	mu       sync.Mutex // guards now: the cache's own timer reads it too
 	now      time.Time
-	notified atomic.Int64 // how often reader was notified
+	notified atomic.Int64 // how often watchedUser was notified
 }
 
-// reader is the watched user.
-const reader = services.UserID(7)
+// watchedUser is the user who is watched on the node.
+const watchedUser = services.UserID(7)
 
 func (r *cachingNode) Now() time.Time {
 	r.mu.Lock()
@@ -73,36 +73,36 @@ func (r *cachingNode) pass(time time.Duration) {
 
 // newCachingNode makes a caching node on a stub without conversations.
 func newCachingNode(t *testing.T) *cachingNode {
-	r := &cachingNode{t: t, e: newStub(), now: time.Unix(1000, 0)}
+	r := &cachingNode{t: t, e: newSQLStub(), now: time.Unix(1000, 0)}
 	r.e.heads = map[services.ConversationID]Head{}
 	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
 	r.Sequences = newSequences(r.Log, r.e)
-	r.Log.OnReadersMoved(func(readers []services.UserID) {
-		if slices.Contains(readers, reader) {
+	r.Log.OnReadersNotified(func(readers []services.UserID) {
+		if slices.Contains(readers, watchedUser) {
 			r.notified.Add(1)
 		}
 	})
-	r.look()
+	r.runRefresh()
 	return r
 }
 
-// head sets in SQL the number of a conversation's last message, and returns its head.
-func (r *cachingNode) head(id services.ConversationID, number int64) Head {
+// setHead sets in SQL the number of a conversation's last message, and returns its head.
+func (r *cachingNode) setHead(id services.ConversationID, number int64) Head {
 	head := Head{Conversation: id, Number: number, At: r.Now()}
 	r.e.heads[id] = head
 	return head
 }
 
-// look lets the node read SQL once, as it does every half second.
-func (r *cachingNode) look() {
+// runRefresh lets the node read SQL once, as it does every half second.
+func (r *cachingNode) runRefresh() {
 	r.t.Helper()
 	if _, err := r.Log.RunOnce(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// readExpecting counts the unread messages at places, and checks the number and whether it is known.
-func (r *cachingNode) readExpecting(unread int, known bool, places ...services.ReadSidePlace) Counted {
+// wantUnread counts the unread messages at places, and checks the number and whether it is known.
+func (r *cachingNode) wantUnread(unread int, known bool, places ...services.ReadSidePlace) ReadSideCount {
 	r.t.Helper()
 	got := r.Sequences.readSide(places, r.now)
 	if got.Unread != unread || got.Known != known {
@@ -113,24 +113,24 @@ func (r *cachingNode) readExpecting(unread int, known bool, places ...services.R
 
 func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 10)
-	r.head(2, 5)
+	r.setHead(1, 10)
+	r.setHead(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
-	r.readExpecting(0, false, places...)
-	r.Sequences.Follow(reader, places)
+	r.wantUnread(0, false, places...)
+	r.Sequences.Follow(watchedUser, places)
 	r.Sequences.learn(t.Context(), places, places)
-	first := r.readExpecting(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
+	first := r.wantUnread(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
 	if r.Sequences.learn(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
 	r.pass(time.Second)
-	r.head(2, 9)
-	r.look()
-	second := r.readExpecting(4, true, places...)
+	r.setHead(2, 9)
+	r.runRefresh()
+	second := r.wantUnread(4, true, places...)
 	if second.Sequence <= first.Sequence || r.notified.Load() != 1 {
 		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, second.Sequence, r.notified.Load())
 	}
-	if r.look(); r.notified.Load() != 1 {
+	if r.runRefresh(); r.notified.Load() != 1 {
 		t.Error("the reader was notified without a change")
 	}
 }
@@ -139,21 +139,21 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	r := newCachingNode(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.head(1, 1)
-	r.head(2, 1)
+	r.setHead(1, 1)
+	r.setHead(2, 1)
 	r.Sequences.learn(t.Context(), places)
-	last := r.readExpecting(2, true, places...).Sequence
+	last := r.wantUnread(2, true, places...).Sequence
 	for i := range int64(4) {
-		r.Sequences.Moved(Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
-		stamp := r.readExpecting(int(3+i), true, places...).Sequence
+		r.Sequences.Raise(Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
+		stamp := r.wantUnread(int(3+i), true, places...).Sequence
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
 		last = stamp
 	}
-	r.Sequences.Moved(Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
-	r.Sequences.Moved(Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
-	if got := r.readExpecting(6, true, places...); got.Sequence != last {
+	r.Sequences.Raise(Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
+	r.Sequences.Raise(Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
+	if got := r.wantUnread(6, true, places...); got.Sequence != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
 	}
 }
@@ -161,13 +161,13 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 // The first message is notified at once, the next messages of a stream at most ten times a second, and the last one always.
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 0)
+	r.setHead(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.Sequences.Follow(reader, places)
+	r.Sequences.Follow(watchedUser, places)
 	r.Sequences.learn(t.Context(), places)
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
-		r.Sequences.Moved(r.head(1, i+1))
+		r.Sequences.Raise(r.setHead(1, i+1))
 		if i == 0 && r.notified.Load() != 1 {
 			t.Error("the first message was not notified at once")
 		}
@@ -176,31 +176,31 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 		t.Errorf("100 messages within a second: notified %d times", notified)
 	}
 	before := r.notified.Load()
-	r.Sequences.Moved(r.head(1, 101)) // too soon after the one before
+	r.Sequences.Raise(r.setHead(1, 101)) // too soon after the one before
 	if r.notified.Load() != before {
 		t.Error("it was notified sooner than a tenth of a second later")
 	}
 	r.pass(time.Second)
-	if r.look(); r.notified.Load() != before+1 {
+	if r.runRefresh(); r.notified.Load() != before+1 {
 		t.Errorf("the last message was notified %d times", r.notified.Load()-before)
 	}
 }
 
 // The last message of a stream is notified without any further event.
 func TestTheLastOfAStreamIsNotified(t *testing.T) {
-	e := newStub()
+	e := newSQLStub()
 	e.heads = map[services.ConversationID]Head{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
 	m := newSequences(log, e)
 	notified := make(chan int64, 10)
 	last := atomic.Int64{}
-	log.OnReadersMoved(func([]services.UserID) { notified <- last.Load() })
+	log.OnReadersNotified(func([]services.UserID) { notified <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	m.Follow(reader, places)
+	m.Follow(watchedUser, places)
 	m.learn(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
-		m.Moved(Head{Conversation: 1, Number: number + 1, At: time.Now()})
+		m.Raise(Head{Conversation: 1, Number: number + 1, At: time.Now()})
 	}
 	for number := range notified {
 		if number == 3 {
@@ -213,31 +213,31 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 // are not notified of other conversations, nor once this node does not watch them any more.
 func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 4)
-	r.head(2, 4)
+	r.setHead(1, 4)
+	r.setHead(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Sequences.Follow(reader, both)
-	r.Sequences.Follow(reader+1, both[1:])
+	r.Sequences.Follow(watchedUser, both)
+	r.Sequences.Follow(watchedUser+1, both[1:])
 	r.Sequences.learn(t.Context(), both)
 	for range 10 {
 		r.pass(time.Minute)
-		r.look()
+		r.runRefresh()
 	}
 	moved := func(id services.ConversationID, number int64, want int64) {
 		t.Helper()
 		r.pass(time.Second)
 		before := r.notified.Load()
-		r.Sequences.Moved(r.head(id, number))
+		r.Sequences.Raise(r.setHead(id, number))
 		if got := r.notified.Load() - before; got != want {
 			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.Sequences.Follow(reader, both[:1]) // the reader left the other
+	r.Sequences.Follow(watchedUser, both[:1]) // the reader left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
-	r.Log.Unfollow([]services.UserID{reader, 99})
+	r.Log.Unfollow([]services.UserID{watchedUser, 99})
 	moved(1, 7, 0)
 	if left := r.Sequences.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
 		t.Errorf("the readers left are shown %v, want the second alone", left)
@@ -246,49 +246,49 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 
 func TestUnusedSequencesAreDropped(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 4)
-	r.head(2, 4)
+	r.setHead(1, 4)
+	r.setHead(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.Sequences.learn(t.Context(), both)
 	for range 5 {
 		r.pass(time.Minute)
-		r.look()
-		r.readExpecting(4, true, both[0])
+		r.runRefresh()
+		r.wantUnread(4, true, both[0])
 	}
 	asked := r.e.sqlHeads
-	if r.look(); r.e.sqlHeads != asked+1 {
+	if r.runRefresh(); r.e.sqlHeads != asked+1 {
 		t.Errorf("SQL was asked for %d heads, want the one that somebody reads", r.e.sqlHeads-asked)
 	}
-	r.readExpecting(4, false, both...)
+	r.wantUnread(4, false, both...)
 }
 
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 4)
+	r.setHead(1, 4)
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown = errors.New("away")
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
 	if _, err := r.Log.RunOnce(t.Context()); err == nil {
 		t.Error("nobody says that SQL is away")
 	}
-	r.readExpecting(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
+	r.wantUnread(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
 }
 
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
 func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 4)
+	r.setHead(1, 4)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.e.sqlDown = errors.New("down")
 	r.e.heads = nil
-	r.Sequences.Follow(reader, places)
+	r.Sequences.Follow(watchedUser, places)
 	r.Sequences.learn(t.Context(), places)
 	if r.Sequences.readSide(places, r.Now()).Known || r.notified.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
-	r.head(1, 4)
-	r.look()
+	r.setHead(1, 4)
+	r.runRefresh()
 	if got := r.Sequences.readSide(places, r.Now()); !got.Known || got.Unread != 4 || r.notified.Load() != 1 {
 		t.Errorf("%+v, and the reader was notified %d times", got, r.notified.Load())
 	}
@@ -302,8 +302,8 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	defer forget()
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
-	r.head(1, 4)
-	r.look()
+	r.setHead(1, 4)
+	r.runRefresh()
 	select {
 	case <-moved:
 	default:
@@ -311,23 +311,23 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	}
 }
 
-// What a watched user has learned (changelog.Follower.Learned) rises with each message in a conversation of theirs, and with no other
+// What a watched user has learned (changelog.Follower.LearnedSums) rises with each message in a conversation of theirs, and with no other
 // message. Without it, a message whose hint was lost would never be pushed.
 func TestTheSequenceRisesWithEachMessage(t *testing.T) {
 	r := newCachingNode(t)
-	r.head(1, 3)
+	r.setHead(1, 3)
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.Follow(reader, places)
+	r.Follow(watchedUser, places)
 	r.learn(t.Context(), places)
-	both := []services.UserID{reader, reader + 1}
-	before := r.Log.Learned(both)
-	r.Moved(r.head(1, 4))
-	after := r.Log.Learned(both)
+	both := []services.UserID{watchedUser, watchedUser + 1}
+	before := r.Log.LearnedSums(both)
+	r.Raise(r.setHead(1, 4))
+	after := r.Log.LearnedSums(both)
 	if after[0] <= before[0] || after[1] != before[1] {
 		t.Errorf("what was learned went from %v to %v", before, after)
 	}
-	r.Log.Unfollow([]services.UserID{reader})
-	if left := r.Log.Learned(both); left[0] != left[1] {
+	r.Log.Unfollow([]services.UserID{watchedUser})
+	if left := r.Log.LearnedSums(both); left[0] != left[1] {
 		t.Errorf("a user who left has learned %v of conversations that nobody on this node sees", left)
 	}
 }

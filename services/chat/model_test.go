@@ -56,7 +56,7 @@ type modelToken struct {
 
 // newWorld makes two rooms of three people. flush is nil or deletes keys from Redis.
 func newWorld(n node, flush func(*world, *rapid.T)) *world {
-	w := &world{n: n, people: n.Users(3)}
+	w := &world{n: n, people: n.MakeUsers(3)}
 	for range 2 {
 		room := &modelRoom{id: n.create(Room, w.people...), members: map[services.UserID]*modelMember{}}
 		for _, user := range w.people {
@@ -132,9 +132,9 @@ func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	}
 }
 
-// own commits a command that is allowed only for a member; if allowed is false, it must be refused. If must is true, it must report
+// doAsMember commits a command that is allowed only for a member; if allowed is false, it must be refused. If must is true, it must report
 // a change. If not, it may still report a change that the model does not have: the end of an expired lease.
-func (w *world) own(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
+func (w *world) doAsMember(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
 	if err := w.n.do(cmd); (err == nil) != allowed || must && !cmd.Changed() {
 		t.Fatalf("%s (allowed: %t, to change something: %t): %v, changed %t", cmd.Name, allowed, must, err, cmd.Changed())
 	}
@@ -158,15 +158,15 @@ func (w *world) send(t *rapid.T) {
 	member.readTo(room, len(room.messages))
 }
 
-// read lets a person mark a room as read up to a message, which may not exist yet.
-func (w *world) read(t *rapid.T) {
+// markRead lets a person mark a room as read up to a message, which may not exist yet.
+func (w *world) markRead(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(room.messages) == 0 {
 		return
 	}
 	upTo := rapid.IntRange(1, len(room.messages)+1).Draw(t, "up to")
 	allowed := member.in && upTo <= len(room.messages)
-	w.own(t, must(w.n.MarkRead(user, room.id, Mark{UpTo: services.NewMessageID(room.id, int64(upTo))})), allowed, allowed && upTo > member.base)
+	w.doAsMember(t, must(w.n.MarkRead(user, room.id, Mark{UpTo: services.NewMessageID(room.id, int64(upTo))})), allowed, allowed && upTo > member.base)
 	if allowed {
 		member.readTo(room, upTo)
 	}
@@ -184,21 +184,21 @@ func (w *world) look(t *rapid.T) {
 	if !member.in {
 		return
 	}
-	state, err := w.n.One(w.n.TB.Context(), user, room.id)
+	state, err := w.n.ReadConversation(w.n.TB.Context(), user, room.id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	member.tokens = append(member.tokens, modelToken{ReadToken(state.Own), len(room.messages), member.gen})
+	member.tokens = append(member.tokens, modelToken{NewReadToken(state.Own), len(room.messages), member.gen})
 }
 
-// readToken lets a device send a token that it got earlier, and so mark as read what it was shown then.
-func (w *world) readToken(t *rapid.T) {
+// markReadByToken lets a device send a token that it got earlier, and so mark as read what it was shown then.
+func (w *world) markReadByToken(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(member.tokens) == 0 {
 		return
 	}
 	token := rapid.SampledFrom(member.tokens).Draw(t, "token")
-	w.own(t, must(w.n.MarkRead(user, room.id, Mark{Token: token.text})), member.in, member.in && token.gen == member.gen && token.upTo > member.base)
+	w.doAsMember(t, must(w.n.MarkRead(user, room.id, Mark{Token: token.text})), member.in, member.in && token.gen == member.gen && token.upTo > member.base)
 	if member.in && token.gen == member.gen {
 		member.readTo(room, token.upTo)
 	}
@@ -275,7 +275,7 @@ func (w *world) leave(t *rapid.T) {
 	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
 	_, held := member.leases[device]
 	reads := !member.marked && member.base < len(room.messages)
-	w.own(t, w.n.Leave(user, room.id, device), member.in, member.in && (held || reads))
+	w.doAsMember(t, w.n.Leave(user, room.id, device), member.in, member.in && (held || reads))
 	if member.in {
 		delete(member.leases, device)
 	}
@@ -284,8 +284,8 @@ func (w *world) leave(t *rapid.T) {
 	}
 }
 
-// again queues jobs although nothing changed, as if they were repeated.
-func (w *world) again(t *rapid.T) {
+// queueNeedlessJobs queues jobs although nothing changed, as if they were repeated.
+func (w *world) queueNeedlessJobs(t *rapid.T) {
 	room, user, _ := w.pick(t)
 	w.n.enqueue(w.n.projectJob(room.id), projectAllJob(room.id), memberJob(room.id, user), insideJob(room.id, user, time.Time{}))
 }
@@ -308,7 +308,7 @@ func (w *world) compare(t *rapid.T) {
 	w.n.runJobs()
 	for _, user := range w.people {
 		unread, mentions := w.truth(user)
-		for what, see := range map[string]func(services.UserID) (int, int){"badge": w.n.shown, "list": w.n.listed} {
+		for what, see := range map[string]func(services.UserID) (int, int){"badge": w.n.badgeCounts, "list": w.n.listCounts} {
 			if gotUnread, gotMentions := see(user); gotUnread != unread || gotMentions != mentions {
 				t.Fatalf("the %s of user %d shows %d and %d mentions, a count makes %d and %d", what, user, gotUnread, gotMentions, unread, mentions)
 			}
@@ -322,9 +322,9 @@ func (w *world) compare(t *rapid.T) {
 // actions are the steps of which a random history consists. Those with several names are drawn more often.
 func (w *world) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
-		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.read, "look": w.look, "read by token": w.readToken,
+		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.markRead, "look": w.look, "read by token": w.markReadByToken,
 		"unread": w.markUnread, "recall": w.recall, "come or go": w.joinOrQuit, "mute": w.mute, "enter": w.enter, "leave": w.leave,
-		"jobs again": w.again, "work": w.work, "work more": w.work, "time": w.pass, "compare": w.compare,
+		"jobs again": w.queueNeedlessJobs, "work": w.work, "work more": w.work, "time": w.pass, "compare": w.compare,
 	}
 	if w.flush != nil {
 		actions["lose"] = w.flush
@@ -335,7 +335,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 // Badges and lists equal a straight count after every history, on each pair of engines, while the way of counting changes
 // with the traffic.
 func TestConversationsEqualTheModel(t *testing.T) {
-	histories.Fewer(t, 3)
+	histories.Reduce(t, 3)
 	small := func(c *Config) { c.MaxWriteLoad = 9 }
 	check := func(t *testing.T, n node, flush func(*world, *rapid.T)) {
 		rapid.Check(t, func(t *rapid.T) {

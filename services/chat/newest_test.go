@@ -14,7 +14,7 @@ import (
 func TestNewestMessagesAndMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		reader, other := users[0], users[1]
 		first, second, muted := n.create(Group, users...), n.create(Group, users...), n.create(Group, users...)
 		n.mustDo(n.Mute(reader, muted, true), nil)
@@ -22,9 +22,9 @@ func TestNewestMessagesAndMentions(t *testing.T) {
 		wants := func(what string, since time.Time, unread, mentions services.ConversationID) {
 			t.Helper()
 			badges := &services.Badges{}
-			count, named := n.listed(reader)
+			count, named := n.listCounts(reader)
 			badges.Conversations.Total, badges.Conversations.Mentions = source.Exact(count), source.Exact(named)
-			found, known, err := n.Source().Newest(t.Context(), source.Explained{User: reader, Badges: badges, Limit: 1, Since: since})
+			found, known, err := n.Source().Newest(t.Context(), source.ExplainRequest{User: reader, Badges: badges, Limit: 1, Since: since})
 			if err != nil || !known || len(found) != 2 || found[0].Part != "" || found[1].Part != services.MentionsPart {
 				t.Fatalf("%s: %+v, %v, %v", what, found, known, err)
 			}
@@ -55,8 +55,8 @@ func TestNewestMessagesAndMentions(t *testing.T) {
 		wants("a message in a muted group", time.Time{}, second, first)
 		say(muted, reader)
 		wants("a mention in a muted group", time.Time{}, muted, muted)
-		n.read(reader, muted, say(muted))
-		n.read(reader, second, last)
+		n.markRead(reader, muted, say(muted))
+		n.markRead(reader, second, last)
 		n.runJobs()
 		wants("both were read", time.Time{}, first, first)
 		wants("the rest is old", n.Clock.Now(), 0, 0)

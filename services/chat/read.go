@@ -16,8 +16,8 @@ type Place struct {
 	ID services.ConversationID
 }
 
-// First is the position before the first conversation: later than any time that a message can have.
-var First = Place{At: time.UnixMicro(1<<62 - 1)}
+// FirstPlace is the position before the first conversation: later than any time that a message can have.
+var FirstPlace = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
@@ -26,7 +26,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, after Place, s
 	if err == nil {
 		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
-	return page(list, size, err)
+	return trimPage(list, size, err)
 }
 
 // ByID reads conversations for a user. Conversations that the user is not a member of are absent, and so are unknown ones.
@@ -47,7 +47,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 
 // Rooms returns the conversations, among the given ones, that are ROOMs. Every user can join a ROOM.
 func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map[services.ConversationID]bool, error) {
-	list, err := sql.Column[services.ConversationID](ctx, s.Store, roomsAmong, ids, string(Room))
+	list, err := sql.ReadColumn[services.ConversationID](ctx, s.Store, roomsAmong, ids, string(Room))
 	rooms := make(map[services.ConversationID]bool, len(list))
 	for _, id := range list {
 		rooms[id] = true
@@ -55,12 +55,12 @@ func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map
 	return rooms, err
 }
 
-// One reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for an unknown ID.
-func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
+// ReadConversation reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for an unknown ID.
+func (s *Service) ReadConversation(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
 	if err == nil && !ok {
-		err = noConversation(id)
+		err = conversationNotFound(id)
 	}
 	return state, err
 }
@@ -77,7 +77,7 @@ func MessagesBefore(state State, before int64, size int) (ids []services.Message
 	return ids, oldest > 1 && len(ids) > 0
 }
 
-// ReadMessages reads messages for a user, without their mentions: see Mentioned. Messages of conversations that the user is not a
+// ReadMessages reads messages for a user, without their mentions: see MentionedUsers. Messages of conversations that the user is not a
 // member of are absent, as are unknown ones.
 func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []services.MessageID) (map[services.MessageID]Message, error) {
 	if len(ids) == 0 {
@@ -107,8 +107,8 @@ func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (m
 	return messagesByID(ctx, s.Store, ids)
 }
 
-// Mentioned reads the users that messages mention. A mentioned user who never was a member of the conversation is left out.
-func (s *Service) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
+// MentionedUsers reads the users that messages mention. A mentioned user who never was a member of the conversation is left out.
+func (s *Service) MentionedUsers(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	return mentionedIn(ctx, s.Store, ids)
 }
 
@@ -117,8 +117,8 @@ func (s *Service) Members(ctx context.Context, pages []MembersPage) (map[Members
 	return readMembers(ctx, s.Store, pages)
 }
 
-// page drops the extra element that was read to find out whether more follow, and reports whether they do.
-func page[T any](list []T, size int, err error) ([]T, bool, error) {
+// trimPage drops the extra element that was read to find out whether more follow, and reports whether they do.
+func trimPage[T any](list []T, size int, err error) ([]T, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}

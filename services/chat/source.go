@@ -46,9 +46,9 @@ func (c Source) Follow(user services.UserID, document *rdb.Document) {
 // Facts counts the unread messages of every conversation from its rows, and puts them into the Unread and Mentions of the
 // documents. That includes conversations that are counted on read, so the documents get no places (ReadSide).
 func (c Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	pages, places := make([]membershipsPast, len(users)), make([]int, len(users))
+	pages, places := make([]userMembershipsPage, len(users)), make([]int, len(users))
 	for i, user := range users {
-		pages[i], places[i] = membershipsPast{user: user}, i
+		pages[i], places[i] = userMembershipsPage{user: user}, i
 	}
 	for len(pages) > 0 {
 		limit := statesPerUser(len(pages))
@@ -66,14 +66,14 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 		for i, page := range found {
 			sums := &documents[places[i]].Conversations
 			for range page {
-				state := c.s.counted(states[0])
+				state := c.s.applyMuteSetting(states[0])
 				states = states[1:]
 				sums.LeavesOn = earlier(sums.LeavesOn, state.LeavesOn)
 				sums.Mentions += int(state.UnreadMentions())
 				sums.Unread += badgeShare(state)
 			}
 			if len(page) == limit {
-				pages[rest], places[rest] = membershipsPast{pages[i].user, page[limit-1].Conversation}, places[i]
+				pages[rest], places[rest] = userMembershipsPage{pages[i].user, page[limit-1].Conversation}, places[i]
 				rest++
 			}
 		}
@@ -108,7 +108,7 @@ func (c Source) Age(ctx context.Context, users []services.UserID, today int64) e
 			return c.s.ageUser(ctx, user, today)
 		})
 	}
-	return services.PassOn(group.Wait())
+	return services.Repanic(group.Wait())
 }
 
 // Render adds the counts made when a message is written to the counts made when a user reads.
@@ -120,7 +120,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 		precision = services.AtLeast
 	}
 	if sums.LeavesOn > 0 {
-		v.ChangesAt(services.DayStart(sums.LeavesOn))
+		v.RecordChangeAt(services.DayStart(sums.LeavesOn))
 	}
 	badges.Conversations.Total = services.NewCount(sums.Unread+sums.ReadUnread, precision, time.Time{})
 	badges.Conversations.Mentions = source.Exact(sums.Mentions)
@@ -132,15 +132,15 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 }
 
 // CopyNonCounts forgets the version of the list that came with earlier counts, because the list may have changed since.
-func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.Shown) {
+func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.ShownBadges) {
 	badges.Conversations.List = services.ListVersion{}
 }
 
 // Explain lists the conversations with unread messages.
-func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+func (c Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	explanation := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	err := c.each(ctx, of.User, true, func(state State) bool {
-		if count := badgeShare(c.s.counted(state.Own)); count > 0 {
+		if count := badgeShare(c.s.applyMuteSetting(state.Own)); count > 0 {
 			explanation.Items = append(explanation.Items, state.item(count))
 		}
 		return len(explanation.Items) < of.Most()
@@ -156,20 +156,20 @@ func (s State) item(count int) services.Item {
 
 // Newest explains the unread messages by the last active conversation with unread messages, and the mentions by the last active
 // conversation with mentions. The two can differ.
-func (c Source) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
+func (c Source) Newest(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, known bool, err error) {
 	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}
 	add := func(to *services.Explanation, state State, count int, loose bool) {
 		if count > 0 && len(to.Items) == 0 {
 			to.Items = []services.Item{state.item(count)}
-			to.Items[0].Loose = loose // the last message need not be one of the mentions that count
+			to.Items[0].AtIsUncertain = loose // the last message need not be one of the mentions that count
 		}
 	}
 	err = c.each(ctx, of.User, true, func(state State) bool {
 		if state.LastAt.Before(of.Since) {
 			return false // so are all that follow
 		}
-		own := c.s.counted(state.Own)
+		own := c.s.applyMuteSetting(state.Own)
 		add(&unread, state, badgeShare(own), own.Muted)
 		add(&mentions, state, int(own.UnreadMentions()), true)
 		// A search for a mention that does not exist would walk the whole list, so the search for a mention needs a count above 0.

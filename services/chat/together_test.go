@@ -10,7 +10,7 @@ import (
 // still wakes its watchers: they do not wait for the next read of SQL.
 func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
 	n := served(t)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	ada, bob := users[0], users[1]
 	id := n.create(Group, ada, bob)
 	theirs, own := n.send(bob, id), n.send(ada, id)

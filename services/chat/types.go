@@ -32,12 +32,12 @@ const (
 // Way is how a conversation's unread messages reach its members' badges.
 type Way string
 
-// The ways of counting. During a switch to counting on read (ToRead) both ways apply: messages are still projected to the members,
+// The ways of counting. During a switch to counting on read (SwitchingToRead) both ways apply: messages are still projected to the members,
 // and each member's own flag (Membership.ReadSide) says how the member counts.
 const (
-	OnWrite Way = "WRITE"   // a message is projected to each member
-	ToRead  Way = "TO_READ" // the members' states are being switched; messages are still projected to each
-	OnRead  Way = "READ"    // a message is not projected: readers compare with the conversation's last sequence
+	OnWrite         Way = "WRITE"   // a message is projected to each member
+	SwitchingToRead Way = "TO_READ" // the members' states are being switched; messages are still projected to each
+	OnRead          Way = "READ"    // a message is not projected: readers compare with the conversation's last sequence
 )
 
 // Conversation is a conversation as the facts know it: one row, without its members. It does not change when somebody reads.

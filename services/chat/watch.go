@@ -20,7 +20,7 @@ type Change struct {
 // ends, when the badges end, and when the user is no longer a member. NOT_FOUND if they are no member at the start: then nothing is opened.
 func (s *Service) Watch(ctx context.Context, user services.UserID, id services.ConversationID, open func() (<-chan *services.Badges, error)) (<-chan Change, error) {
 	// Membership is checked before the badges are opened: a stranger's subscription costs one read.
-	if _, err := s.One(ctx, user, id); err != nil {
+	if _, err := s.ReadConversation(ctx, user, id); err != nil {
 		return nil, err
 	}
 	badges, err := open()
@@ -33,7 +33,7 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, id services.C
 	s.Sequences.learn(ctx, []services.ReadSidePlace{{Conversation: id}})
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
 		// NOT_FOUND when the user was removed: then Derive ends, and the channel is closed.
-		state, err := s.One(ctx, user, id)
+		state, err := s.ReadConversation(ctx, user, id)
 		return Change{state, badges}, err
 	}
 	changes := make(chan Change)

@@ -15,7 +15,7 @@ type ListChange struct {
 	More   bool // the user has more conversations
 	Badges *services.Badges
 
-	unlisted uint64 // the sum of the last sequences of the conversations that the badges do not follow
+	unlistedSum uint64 // the sum of the last sequences of the conversations that the badges do not follow
 }
 
 // WatchList opens a channel with the conversations of a user that were active last, at most size, including muted ones: first the present
@@ -30,7 +30,7 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 		w := listWatcher{s: s, user: user, size: size, unlisted: s.Sequences.watchMany()}
 		// The watch ends only after Derive has returned: from then on no other goroutine uses it.
 		defer w.unlisted.follow(nil)
-		push.Derive(ctx, changes, badges, w.unlisted.moved, w.look, ListChange.same)
+		push.Derive(ctx, changes, badges, w.unlisted.moved, w.readIfChanged, ListChange.same)
 	}()
 	return changes
 }
@@ -44,11 +44,11 @@ type listWatcher struct {
 	last     ListChange // the list of the last read
 }
 
-// look reads the list if something that it shows has changed. Only the goroutine of Derive calls it.
-func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListChange, error) {
+// readIfChanged reads the list if something that it shows has changed. Only the goroutine of Derive calls it.
+func (w *listWatcher) readIfChanged(ctx context.Context, badges *services.Badges) (ListChange, error) {
 	next := ListChange{w.last.States, w.last.More, badges, w.unlisted.sum()}
 	// Badges change for many reasons. Only a change of the list is worth another read.
-	if w.last.Badges != nil && next.current(w.last) {
+	if w.last.Badges != nil && next.listUnchangedSince(w.last) {
 		return next, nil
 	}
 	ids, err := unlistedOf(ctx, w.s.Store, w.user)
@@ -58,19 +58,19 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	// The watched conversations may have changed with the list: a conversation was muted, opened, or left.
 	w.unlisted.follow(ids)
 	w.s.Sequences.learn(ctx, places(ids))
-	next.unlisted = w.unlisted.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
-	if next.States, next.More, err = w.s.List(ctx, w.user, First, w.size); err != nil {
+	next.unlistedSum = w.unlisted.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
+	if next.States, next.More, err = w.s.List(ctx, w.user, FirstPlace, w.size); err != nil {
 		return next, err
 	}
 	w.last = next
 	return next, nil
 }
 
-// current reports whether the list that was read for an earlier change, other, is still the list at c: neither its version nor the
+// listUnchangedSince reports whether the list that was read for an earlier change, other, is still the list at c: neither its version nor the
 // sum over unlisted conversations has changed. A list without a version comes from SQL, or
-// from badges that were kept while Redis was away; it may have changed at any time, so it is never current.
-func (c ListChange) current(other ListChange) bool {
-	return c.unlisted == other.unlisted && c.Badges.Conversations.List == other.Badges.Conversations.List &&
+// from badges that were kept while Redis was away; it may have changed at any time, so it never counts as unchanged.
+func (c ListChange) listUnchangedSince(other ListChange) bool {
+	return c.unlistedSum == other.unlistedSum && c.Badges.Conversations.List == other.Badges.Conversations.List &&
 		c.Badges.Conversations.List != services.ListVersion{}
 }
 
@@ -93,7 +93,7 @@ var unlistedConversations = sql.NewStatement("quiet conversations of a user", `S
 // unlistedOf lists the conversations of a user that are counted on read and are not in the user's badges, because the user has
 // muted them or has them open.
 func unlistedOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []services.ConversationID, err error) {
-	return sql.Column[services.ConversationID](ctx, db, unlistedConversations, user, maxUnlisted)
+	return sql.ReadColumn[services.ConversationID](ctx, db, unlistedConversations, user, maxUnlisted)
 }
 
 // places makes places of conversations for learn. They have no positions, because learn needs none.

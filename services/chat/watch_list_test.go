@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// nextList waits for a change of a list for which fits returns true.
-func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(ListChange) bool) {
+// waitForList waits for a change of a list for which fits returns true.
+func waitForList(t *testing.T, changes <-chan ListChange, what string, fits func(ListChange) bool) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()
@@ -36,7 +36,7 @@ func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(Li
 // the badges changed.
 func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	badges := make(chan *services.Badges)
 	changes := n.WatchList(t.Context(), users[1], 20, badges)
@@ -45,7 +45,7 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 		state := &services.Badges{Version: version}
 		state.Conversations.List.Own, state.Conversations.Total.Value = list, total
 		badges <- state
-		nextList(t, changes, what, func(c ListChange) bool {
+		waitForList(t, changes, what, func(c ListChange) bool {
 			if c.Badges.Version == version && (len(c.States) != 1 || c.States[0].Own.Unread() != int64(unread)) {
 				t.Fatalf("%s: the list is %+v, want %d unread", what, c.States, unread)
 			}
@@ -70,12 +70,12 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 // messages, and marks. It changes with nothing else, so that a pass that projects the same states again causes no read.
 func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	n := served(t)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group, other := n.create(Group, users...), n.create(Group, users...)
 	version := func() uint64 {
 		t.Helper()
 		n.runJobs()
-		n.shown(users[1])
+		n.badgeCounts(users[1])
 		return n.Document(users[1]).Conversations.Version
 	}
 	var earlier, newest services.MessageID
@@ -88,14 +88,14 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 		{"a message", func() { n.send(users[0], group) }, true},
 		{"the same projected again", func() { n.enqueue(n.projectJob(group)) }, false},
 		{"a projection of all its states", func() { n.enqueue(projectAllJob(group)) }, false},
-		{"the mark", func() { n.read(users[1], group, 0) }, true},
+		{"the mark", func() { n.markRead(users[1], group, 0) }, true},
 		{"a mute", func() { n.mustDo(n.Mute(users[1], group, true), nil) }, true},
 		{"a message in a muted conversation", func() { n.send(users[0], group) }, true},
-		{"its mark", func() { n.read(users[1], group, 0) }, true},
+		{"its mark", func() { n.markRead(users[1], group, 0) }, true},
 		{"the user's own message", func() { n.send(users[1], group) }, true},
 		{"two messages that are read", func() {
 			earlier, newest = n.send(users[0], group), n.send(users[0], group)
-			n.read(users[1], group, 0)
+			n.markRead(users[1], group, 0)
 		}, true},
 		{"the recall of a read message", func() { n.mustDo(n.Recall(users[0], earlier), nil) }, false},
 		{"the recall of the last message, which is read", func() { n.mustDo(n.Recall(users[0], newest), nil) }, true},
@@ -104,12 +104,12 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 		{"its recall, on another device", func() { n.mustDo(n.Recall(users[1], newest), nil) }, true},
 		{"a last message that is read and recalled", func() {
 			newest = n.send(users[0], group)
-			n.read(users[1], group, 0)
+			n.markRead(users[1], group, 0)
 			n.mustDo(n.Recall(users[0], newest), nil)
 		}, true},
 		{"the erasure of its author", func() {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
-				_, err := n.eraseConversation(ctx, tx, erase.At{User: users[0]})
+				_, err := n.eraseConversation(ctx, tx, erase.Position{User: users[0]})
 				return err
 			})
 		}, true},
@@ -133,11 +133,11 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(c *projector.Config) {
 		c.Expiry = services.SourceExpiry{services.SourceConversations: 1}
 	}}), nil)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	n.send(users[0], group)
 	n.runJobs()
-	n.shown(users[1])
+	n.badgeCounts(users[1])
 	before := n.Document(users[1]).Conversations
 	n.Clock.Advance(3 * 24 * time.Hour)
 	n.enqueue(n.projectJob(group))
@@ -155,10 +155,10 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 // list.
 func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), func(c *Config) { c.MaxWriteMembers = 1 })
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	muted, open := n.create(Room, users...), n.create(Room, users...)
 	n.runJobs()
-	if n.counting(muted) != OnRead {
+	if n.wayOf(muted) != OnRead {
 		t.Fatal("the conversation is counted when written")
 	}
 	n.mustDo(n.Mute(users[1], muted, true), nil)
@@ -169,17 +169,17 @@ func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 	state := &services.Badges{Version: "1"}
 	state.Conversations.List.Own = 7
 	badges <- state
-	nextList(t, changes, "at once", func(ListChange) bool { return true })
+	waitForList(t, changes, "at once", func(ListChange) bool { return true })
 	for _, id := range []services.ConversationID{muted, open} {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error { // by another node
 			_, _, _, err := insertMessage(ctx, tx, id, users[0], "hello", nil)
 			return err
 		})
-		_, err := n.World.Memory.Log.RunOnce(t.Context())
+		_, err := n.World.Caches.Log.RunOnce(t.Context())
 		n.Must(err)
-		nextList(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 1 })
+		waitForList(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 1 })
 		n.send(users[0], id) // by this node, which knows at once
-		nextList(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 2 })
+		waitForList(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 2 })
 	}
 	cancel()
 	for range changes {

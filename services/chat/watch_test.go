@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// next waits for the next change for which fits returns true.
-func next(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
+// waitForChange waits for the next change for which fits returns true.
+func waitForChange(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()
@@ -32,7 +32,7 @@ func next(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
 
 func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -46,28 +46,28 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	badges <- &services.Badges{Version: "1"}
-	first := next(t, changes, func(Change) bool { return true })
+	first := waitForChange(t, changes, func(Change) bool { return true })
 	if first.State.ID != group || first.Badges.Version != "1" {
 		t.Errorf("first: %+v", first)
 	}
 	n.send(users[0], group)
-	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
+	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
 	for range 50 { // written as on another node: this node learns it from SQL
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, _, _, err := insertMessage(ctx, tx, group, users[0], "x", nil)
 			return err
 		})
 	}
-	_, err = n.World.Memory.Log.RunOnce(t.Context())
+	_, err = n.World.Caches.Log.RunOnce(t.Context())
 	n.Must(err)
-	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 51 })
-	n.read(users[1], group, 0)
+	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 51 })
+	n.markRead(users[1], group, 0)
 	badges <- &services.Badges{Version: "2"}
-	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
-	n.mustDo(n.AddMembers(users[0], group, n.Strangers(1)))
-	_, err = n.World.Memory.Log.RunOnce(t.Context())
+	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
+	n.mustDo(n.AddMembers(users[0], group, n.MakeStrangers(1)))
+	_, err = n.World.Caches.Log.RunOnce(t.Context())
 	n.Must(err)
-	next(t, changes, func(c Change) bool { return c.State.Members == 3 })
+	waitForChange(t, changes, func(c Change) bool { return c.State.Members == 3 })
 	n.mustDo(n.Quit(users[1], group), nil)
 	badges <- &services.Badges{Version: "3"}
 	if change, open := <-changes; open {
@@ -79,29 +79,29 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 // the next read of SQL on others.
 func TestAWatcherSeesTheRecallOfAReadMessage(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	here, elsewhere := n.send(users[0], group), n.send(users[0], group)
-	n.read(users[1], group, 0)
+	n.markRead(users[1], group, 0)
 	badges := make(chan *services.Badges, 1)
 	changes, err := n.Watch(t.Context(), users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	badges <- &services.Badges{Version: "1"}
-	revision := next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 }).State.Revision
+	revision := waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 }).State.Revision
 	n.mustDo(n.Recall(users[0], here), nil)
-	next(t, changes, func(c Change) bool { return c.State.Revision == revision+1 && c.State.Own.Unread() == 0 })
+	waitForChange(t, changes, func(c Change) bool { return c.State.Revision == revision+1 && c.State.Own.Unread() == 0 })
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, _, err := recall(ctx, tx, elsewhere, users[0])
 		return err
 	})
-	_, err = n.World.Memory.Log.RunOnce(t.Context())
+	_, err = n.World.Caches.Log.RunOnce(t.Context())
 	n.Must(err)
-	next(t, changes, func(c Change) bool { return c.State.Revision == revision+2 })
+	waitForChange(t, changes, func(c Change) bool { return c.State.Revision == revision+2 })
 }
 
 func TestAWatchEndsWithItsContextAndWithItsBadges(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	group := n.create(Group, users...)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return make(chan *services.Badges), nil })

@@ -4,7 +4,7 @@
 //
 // The path of a command: Run gives the words and the environment to ParseArgs. ParseArgs makes kong's parser from the tags of
 // grammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take it are
-// all one line there, and nothing else lists them. A reader decodes the values and keeps what it cannot read; complete then
+// all one line there, and nothing else lists them. A valueDecoder decodes the values and keeps what it cannot read; finishParse then
 // checks every flag that the command takes. Either all is right, or one usageError has all the faults; but kong stops at the first
 // fault of its own, such as an unknown flag. The commands themselves are short: most open the database, call a service, and print.
 //
@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		log := newLog(command.Config, stderr)
 		slog.SetDefault(log) // for libraries, and for what has no logger of its own
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
-		log.LogAttrs(ctx, slog.LevelInfo, "configuration", Masked(command.Config)...)
+		log.LogAttrs(ctx, slog.LevelInfo, "configuration", MaskedSettings(command.Config)...)
 		err = node.Serve(ctx, command.Config, stdout, log)
 	// An import has an exit code of its own: it may be complete although some lines were bad. It reports errors beside its progress.
 	case "import follows", "import messages", "import posts", "import shows":

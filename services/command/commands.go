@@ -16,7 +16,7 @@ import (
 )
 
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
-// them. Fields without a flag (kong:"-") are set by complete from the words, because their meaning depends on the command.
+// them. Fields without a flag (kong:"-") are set by finishParse from the words, because their meaning depends on the command.
 // Only the options of the command that was named mean anything.
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
@@ -32,7 +32,7 @@ type Command struct {
 }
 
 // grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the tag
-// `for` of a flag names the commands that take it, and complete refuses the flag with others. The names of the fields mean nothing. A
+// `for` of a flag names the commands that take it, and finishParse refuses the flag with others. The names of the fields mean nothing. A
 // new command is a field here, a file of its own with its words and options, and a case in Run.
 type grammar struct {
 	Command `embed:""`
@@ -80,10 +80,10 @@ var importable = []string{"follows", "messages", "posts", "shows"}
 
 // newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags needs
 // none (nil). newParser parses nothing: g may hold values already, which settingsOf then reads from the model.
-func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
+func newParser(g *grammar, r valueDecoder, more ...kong.Option) *kong.Kong {
 	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
-	// Our reader takes the place of kong's own mappers, which would stop at the first fault.
+	// Our valueDecoder takes the place of kong's own mappers, which would stop at the first fault.
 	for _, readable := range readableTypes {
 		options = append(options, kong.TypeMapper(readable, r))
 	}
@@ -126,7 +126,7 @@ func (e *usageError) Unwrap() []error { return e.faults }
 func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
 	var g grammar
 	// Unreadable values are kept here, and reported with the other faults.
-	unread := reader{}
+	unread := valueDecoder{}
 	// kong exits after it has printed help; here it only sets helped.
 	helped := false
 	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
@@ -149,10 +149,10 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	}
 	g.Name = commandOf(line)
 	if g.Name == "version" {
-		_, err := fmt.Fprintln(out, "tidings", node.Build())
+		_, err := fmt.Fprintln(out, "tidings", node.BuildInfo())
 		return Command{Name: "version"}, err
 	}
-	if faults := g.complete(line, unread); len(faults) > 0 {
+	if faults := g.finishParse(line, unread); len(faults) > 0 {
 		return Command{}, &usageError{faults, hintFor(line)}
 	}
 	// Two nodes with one name would take each other's jobs, so a node without a name gets one that nobody else has.
@@ -178,7 +178,7 @@ func withTwoDashes(args []string) []string {
 // environment makes the resolver by which flags get the values of their variables. An empty variable counts as not set, because an
 // orchestrator's templates set variables that they have no value for. A flag that the command does not take ignores its variable: a
 // server's environment may be used for an import. kong calls the resolver for each flag that the command line does not set. The
-// text then goes through the same reader as a flag's.
+// text then goes through the same valueDecoder as a flag's.
 func environment(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
@@ -189,7 +189,7 @@ func environment(env func(string) string) kong.ResolverFunc {
 }
 
 // commandOf is the command that the words name: serve if they name none. It is only the first word, such as import. The tags of
-// flags need the whole name, such as import follows, which complete makes.
+// flags need the whole name, such as import follows, which finishParse makes.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -206,10 +206,10 @@ func hintFor(line *kong.Context) string {
 	return program + " --help lists every command and flag."
 }
 
-// complete finishes kong's work, and returns every fault of the line: first those of the command's words, then those of its
+// finishParse finishes kong's work, and returns every fault of the line: first those of the command's words, then those of its
 // flags. If a word is so wrong that no flag can be judged, only its fault is returned. It is called once, after kong and before
 // the command runs, and also copies the words into the options, where the commands look for them.
-func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
+func (g *grammar) finishParse(line *kong.Context, unread valueDecoder) (faults []error) {
 	switch g.Name {
 	case "import":
 		if !slices.Contains(importable, g.Imports.What) {

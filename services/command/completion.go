@@ -124,7 +124,7 @@ func joinValues(words []string) []string {
 // parses whole lines, and this line is not complete.
 func suggest(words []string, last string) (list []suggestion) {
 	// This is the parser's own model, so a new flag is completed without a line here.
-	model := newParser(&grammar{}, reader{}).Model
+	model := newParser(&grammar{}, valueDecoder{}).Model
 	flags := flagsByName(model)
 	// The words are read as kong would, but nothing is a fault: an unknown flag is skipped.
 	var command *kong.Node

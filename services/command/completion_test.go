@@ -22,9 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inShell runs lines in a real shell that finds tidings in its PATH, in a folder with the file follows.csv and the folder files, and
+// runInShell runs lines in a real shell that finds tidings in its PATH, in a folder with the file follows.csv and the folder files, and
 // returns the output's lines.
-func inShell(t *testing.T, lines string, program string, args ...string) []string {
+func runInShell(t *testing.T, lines string, program string, args ...string) []string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -113,7 +113,7 @@ func TestBashCompletes(t *testing.T) {
 	for _, c := range cases {
 		lines += "COMP_WORDS=(tidings '" + strings.Join(c.words, "' '") + "'); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tidings; echo \"${COMPREPLY[*]-} \"\n"
 	}
-	out := inShell(t, lines+"complete -p tidings\n", "bash", "--norc", "-c")
+	out := runInShell(t, lines+"complete -p tidings\n", "bash", "--norc", "-c")
 	if len(out) != len(cases)+1 || out[len(cases)] != "complete -F _tidings tidings" {
 		t.Fatalf("bash prints %q", out)
 	}
@@ -134,7 +134,7 @@ func TestFishCompletes(t *testing.T) {
 	for _, c := range cases {
 		lines += "complete -C 'tidings " + strings.Join(c.words, " ") + "' | string replace -r '\\t.*' '' | string replace -r '^files/$' files | string join ' '; echo .\n"
 	}
-	out := inShell(t, lines, "fish", "--no-config", "-c")
+	out := runInShell(t, lines, "fish", "--no-config", "-c")
 	var offered []string
 	at := 0
 	for _, line := range out {
@@ -168,7 +168,7 @@ source <(tidings completion zsh)
 	for _, c := range cases {
 		lines += "words=(tidings '" + strings.Join(c.words, "' '") + "'); CURRENT=$#words; PREFIX=$words[-1]; _tidings; print -- .\n"
 	}
-	out := inShell(t, lines, "zsh", "-f", "-c")
+	out := runInShell(t, lines, "zsh", "-f", "-c")
 	if len(out) != len(cases) {
 		t.Fatalf("zsh prints %q", out)
 	}

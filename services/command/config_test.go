@@ -177,7 +177,7 @@ func TestEverySettingArrives(t *testing.T) {
 func textOf(config node.Config, name string) string {
 	for _, flag := range settingsOf(config) {
 		if flag.Name == name {
-			return text(flag)
+			return flagText(flag)
 		}
 	}
 	return ""
@@ -242,7 +242,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		"h:1?token=" + password, "user:" + password + "@cache", "redis://u:" + password + "\n@h",
 	} {
 		config := node.Config{JWTSecret: password, Redis: value, Database: value, JWKS: value}
-		shown := fmt.Sprint(Masked(config))
+		shown := fmt.Sprint(MaskedSettings(config))
 		for _, flag := range settingsOf(config) {
 			shown += fmt.Sprint(checkSetting(flag, config))
 		}
@@ -253,7 +253,7 @@ func TestSecretsAreHidden(t *testing.T) {
 			t.Errorf("%q: nothing is hidden in %s", value, shown)
 		}
 	}
-	masked := fmt.Sprint(Masked(node.Config{Listen: "127.0.0.1:1", Redis: "redis://u:p@cache:6379/0"}))
+	masked := fmt.Sprint(MaskedSettings(node.Config{Listen: "127.0.0.1:1", Redis: "redis://u:p@cache:6379/0"}))
 	if !strings.Contains(masked, "listen=127.0.0.1:1") || !strings.Contains(masked, "redis=redis://u:***@cache:6379/0") {
 		t.Errorf("what is no secret is not shown: %s", masked)
 	}
@@ -261,7 +261,7 @@ func TestSecretsAreHidden(t *testing.T) {
 
 func TestNodeNames(t *testing.T) {
 	first, second := node.NodeName(1), node.NodeName(2)
-	if first == second || node.CheckNode(node.Config{Node: first}) != "" {
+	if first == second || node.CheckNodeName(node.Config{Node: first}) != "" {
 		t.Errorf("the nodes %q and %q", first, second)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // A deployment names no setting that the program does not have: it would be ignored silently.
 func TestDeploymentsNameSettingsThatExist(t *testing.T) {
 	known := map[string]bool{}
-	for _, flag := range newParser(&grammar{}, reader{}).Model.Flags {
+	for _, flag := range newParser(&grammar{}, valueDecoder{}).Model.Flags {
 		known[variable(flag)] = true
 	}
 	named := 0

@@ -153,7 +153,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 // root may write into any other folder.
 func TestDoctorOfAFolderThatCannotBeWritten(t *testing.T) {
 	folder := t.TempDir()
-	if !sqltest.SmallDisk(t, folder, "4m") {
+	if !sqltest.MountSmallDisk(t, folder, "4m") {
 		return // it needs root on Linux
 	}
 	text, err := os.ReadFile(strings.TrimPrefix(sqltest.SQLite(t), "sqlite:"))

@@ -47,11 +47,11 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			t.Errorf("%s is not in the help", variable(flag))
 		}
 		if flag.HasDefault {
-			if err := read(flag.Default, flag.Target); err != nil {
+			if err := setValue(flag.Default, flag.Target); err != nil {
 				t.Errorf("the default of --%s: %v", flag.Name, err)
 			}
 		}
-		if flag.Target.CanInt() && flag.Name != "log-level" && limit(flag, flag.Tag.Get("min")) >= limit(flag, flag.Tag.Get("max")) {
+		if flag.Target.CanInt() && flag.Name != "log-level" && parseBound(flag, flag.Tag.Get("min")) >= parseBound(flag, flag.Tag.Get("max")) {
 			t.Errorf("--%s: no value lies between %s and %s", flag.Name, flag.Tag.Get("min"), flag.Tag.Get("max"))
 		}
 	}

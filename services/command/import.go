@@ -92,7 +92,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	case "import messages":
 		return importer.Messages(ctx, db, db, ids, command.Config.SiteMessageTypes, opts)
 	case "import posts":
-		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
+		kinds, _ := node.ParseFeedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = importer.Posts(ctx, db, ids, kinds, opts)
 		// An import that continues an interrupted one may add nothing, but the interrupted one did not reach this line.
 		if report.New > 0 || report.ResumedAfter > 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// capabilities are the chapters of the reference: the files of the schema, in the order in which a new reader needs them. A
+// chapters make up the reference: the files of the schema, in the order in which a new reader needs them. A
 // test finds a file that is missing here. A title is also the anchor of its chapter, so a title that changes breaks links
 // from outside.
-var capabilities = []struct{ file, title string }{
+var chapters = []struct{ file, title string }{
 	{"schema", "Basics and errors"},
 	{"badges", "Badges"},
 	{"policy", "Display policy"},
@@ -60,11 +60,11 @@ type reference struct {
 func writeReference(schema *ast.Schema, out io.Writer) error {
 	r := reference{schema: schema}
 	r.out.WriteString(aboutReference)
-	for _, capability := range capabilities {
-		fmt.Fprintf(&r.out, "- %s\n", chapterLink(capability.file, capability.title))
+	for _, chapter := range chapters {
+		fmt.Fprintf(&r.out, "- %s\n", chapterLink(chapter.file, chapter.title))
 	}
-	for _, capability := range capabilities {
-		r.chapter(capability.file, capability.title)
+	for _, chapter := range chapters {
+		r.writeChapter(chapter.file, chapter.title)
 	}
 	_, err := io.WriteString(out, r.out.String())
 	return err
@@ -98,10 +98,10 @@ func chapterOf(name string, at *ast.Position) string {
 	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
 }
 
-// chapter writes the definitions of a file of the schema: operations first, then types. A type that another file declares is there
+// writeChapter writes the definitions of a file of the schema: operations first, then types. A type that another file declares is there
 // too, before those of this file, with the fields that this file adds. A reader comes for one capability, and finds first the operations, then the
 // types of the answers.
-func (r *reference) chapter(file, title string) {
+func (r *reference) writeChapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}
 	// Queries, mutations and subscriptions get a heading each, and only where the file adds some.
@@ -109,7 +109,7 @@ func (r *reference) chapter(file, title string) {
 		if fields := fieldsIn(root, file); len(fields) > 0 {
 			name := map[*ast.Definition]string{r.schema.Query: "Queries", r.schema.Mutation: "Mutations", r.schema.Subscription: "Subscriptions"}[root]
 			fmt.Fprintf(&r.out, "\n### %s: %s\n\n", title, strings.ToLower(name))
-			r.fields(fields)
+			r.writeFields(fields)
 		}
 	}
 	var types []*ast.Definition
@@ -130,7 +130,7 @@ func (r *reference) chapter(file, title string) {
 	// of other files have the place 0.
 	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.Name, b.Name)) })
 	for _, definition := range types {
-		r.definition(definition, file, title)
+		r.writeDefinition(definition, file, title)
 	}
 }
 
@@ -150,13 +150,13 @@ func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 	return fields
 }
 
-// definition writes a type, or the fields that a file adds to it. Only the file that declares a type describes it; elsewhere
+// writeDefinition writes a type, or the fields that a file adds to it. Only the file that declares a type describes it; elsewhere
 // a heading with the chapter's title keeps the anchors apart.
-func (r *reference) definition(definition *ast.Definition, file, title string) {
+func (r *reference) writeDefinition(definition *ast.Definition, file, title string) {
 	kind := kindOf(definition)
 	if fileOf(definition) != file {
 		fmt.Fprintf(&r.out, "\n### `%s %s`: %s\n\n", kind, definition.Name, strings.ToLower(title))
-		r.fields(fieldsIn(definition, file))
+		r.writeFields(fieldsIn(definition, file))
 		return
 	}
 	fmt.Fprintf(&r.out, "\n### `%s %s`\n\n%s\n", kind, definition.Name, prose(definition.Description))
@@ -180,14 +180,14 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 	for _, value := range definition.EnumValues {
 		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, prose(value.Description))
 	}
-	r.fields(fieldsIn(definition, file))
+	r.writeFields(fieldsIn(definition, file))
 	// These are links from the type to its fields in other chapters.
 	var further []string
-	for _, capability := range capabilities {
-		if capability.file != file && len(fieldsIn(definition, capability.file)) > 0 {
+	for _, chapter := range chapters {
+		if chapter.file != file && len(fieldsIn(definition, chapter.file)) > 0 {
 			// This is the anchor that Markdown makes of the heading at the top of this method.
-			anchor := fmt.Sprintf("%s-%s-%s", kind, strings.ToLower(definition.Name), strings.ReplaceAll(strings.ToLower(capability.title), " ", "-"))
-			further = append(further, fmt.Sprintf("[%s](#%s)", strings.ToLower(capability.title), anchor))
+			anchor := fmt.Sprintf("%s-%s-%s", kind, strings.ToLower(definition.Name), strings.ReplaceAll(strings.ToLower(chapter.title), " ", "-"))
+			further = append(further, fmt.Sprintf("[%s](#%s)", strings.ToLower(chapter.title), anchor))
 		}
 	}
 	if len(further) > 0 {
@@ -204,20 +204,20 @@ func (r *reference) names(names []string) string {
 	return strings.Join(linked, ", ")
 }
 
-// fields writes a list of fields: the signature in one line, the description below it, then the arguments that have one. It
+// writeFields writes a list of fields: the signature in one line, the description below it, then the arguments that have one. It
 // writes Markdown lists and no tables: a description may be long, and a table would squeeze it.
-func (r *reference) fields(fields ast.FieldList) {
+func (r *reference) writeFields(fields ast.FieldList) {
 	for _, field := range fields {
 		var arguments []string
 		for _, argument := range field.Arguments {
-			arguments = append(arguments, argument.Name+": "+r.typeText(argument.Type)+fallback(argument.DefaultValue))
+			arguments = append(arguments, argument.Name+": "+r.typeText(argument.Type)+defaultText(argument.DefaultValue))
 		}
 		// A field without arguments has no parentheses, as in GraphQL.
 		signature := ""
 		if len(arguments) > 0 {
 			signature = "(" + strings.Join(arguments, ", ") + ")"
 		}
-		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.typeText(field.Type), fallback(field.DefaultValue))
+		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.typeText(field.Type), defaultText(field.DefaultValue))
 		// The backslash breaks the line within the item.
 		if field.Description != "" {
 			fmt.Fprintf(&r.out, "\\\n  %s", prose(field.Description))
@@ -231,8 +231,8 @@ func (r *reference) fields(fields ast.FieldList) {
 	}
 }
 
-// fallback is the text of a default; "" without one. It is printed as GraphQL writes it, so text has its quotes.
-func fallback(value *ast.Value) string {
+// defaultText is the text of a default; "" without one. It is printed as GraphQL writes it, so text has its quotes.
+func defaultText(value *ast.Value) string {
 	if value == nil {
 		return ""
 	}

@@ -17,13 +17,13 @@ import (
 	"tidings/services/node"
 )
 
-// Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that nobody
+// MaskedSettings returns every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that nobody
 // listed as secret is shown, so a new key needs the tag `secret`. An operator reads this list first when a node behaves unlike
 // another.
-func Masked(c node.Config) []slog.Attr {
+func MaskedSettings(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {
-		attrs = append(attrs, slog.String(flag.Name, mask(flag, text(flag))))
+		attrs = append(attrs, slog.String(flag.Name, mask(flag, flagText(flag))))
 	}
 	return attrs
 }
@@ -54,35 +54,35 @@ func takes(command string, flag *kong.Flag) bool {
 	})
 }
 
-// reader decodes values for kong. Unreadable values are collected here and are no error yet, so that all faults of a command
-// line are reported at once. The target of such a value keeps what it had, and complete reports the text. nil collects
+// valueDecoder decodes values for kong. Unreadable values are collected here and are no error yet, so that all faults of a command
+// line are reported at once. The target of such a value keeps what it had, and finishParse reports the text. nil collects
 // nothing and is for parsers that never read.
-type reader map[*kong.Value]string
+type valueDecoder map[*kong.Value]string
 
 // Decode reads the next value of the command line into target. An error from here would end kong's parse, so only a flag
 // without any value returns one.
-func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+func (r valueDecoder) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
 		return fmt.Errorf("a value is required: %s", ctx.Value.Flag)
 	}
-	if read(text, target) != nil {
+	if setValue(text, target) != nil {
 		r[ctx.Value] = text
 	}
 	return nil
 }
 
 // PlaceHolder is the form of a flag's value in the help.
-func (reader) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolder }
+func (valueDecoder) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolder }
 
-// readableTypes are the types that a reader decodes. kong itself reads switches.
+// readableTypes are the types that a valueDecoder decodes. kong itself reads switches.
 var readableTypes = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
 }
 
-// read sets target, of one of readableTypes, to the value of the text. Lists are separated by commas, and empty items are
-// dropped, so that a list can be set to nothing. It is also how bounds in tags are read: see limit.
-func read(text string, target reflect.Value) (err error) {
+// setValue sets target, of one of readableTypes, to the value of the text. Lists are separated by commas, and empty items are
+// dropped, so that a list can be set to nothing. It is also how bounds in tags are read: see parseBound.
+func setValue(text string, target reflect.Value) (err error) {
 	switch field := target.Addr().Interface().(type) {
 	case *string:
 		*field = text
@@ -104,9 +104,9 @@ func read(text string, target reflect.Value) (err error) {
 	return err
 }
 
-// text is a flag's value, in the form in which a user would give it. When it is read again, it gives the same value. It is
+// flagText is a flag's value, in the form in which a user would give it. When it is read again, it gives the same value. It is
 // compared with lists of words too, so it must not depend on the machine.
-func text(flag *kong.Flag) string {
+func flagText(flag *kong.Flag) string {
 	switch value := flag.Target.Interface().(type) {
 	case []string:
 		return strings.Join(value, ",")
@@ -164,32 +164,32 @@ func unreadableError(flag *kong.Flag, text string) error {
 }
 
 // checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or its function in
-// node.Checks refuses it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults too (see complete),
+// node.Checks refuses it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults too (see finishParse),
 // because a function in node.Checks may look at several settings.
 func checkSetting(flag *kong.Flag, c node.Config) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
-		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
-			return fault(flag, text(flag), "%s to %s is allowed", least, most)
+		if value := flag.Target.Int(); value < parseBound(flag, least) || value > parseBound(flag, most) {
+			return fault(flag, flagText(flag), "%s to %s is allowed", least, most)
 		}
 	}
-	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text(flag)) {
-		return fault(flag, text(flag), "it must be one of %s", strings.Join(words, ", "))
+	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, flagText(flag)) {
+		return fault(flag, flagText(flag), "it must be one of %s", strings.Join(words, ", "))
 	}
 	// The function gets the whole configuration, because some settings exclude others.
 	if special := node.Checks[flag.Name]; special != nil {
 		if reason := special(c); reason != "" {
-			return fault(flag, text(flag), "%s", reason)
+			return fault(flag, flagText(flag), "%s", reason)
 		}
 	}
 	return nil
 }
 
-// limit reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid. A duration is a number too,
+// parseBound reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid. A duration is a number too,
 // of nanoseconds.
-func limit(flag *kong.Flag, text string) int64 {
+func parseBound(flag *kong.Flag, text string) int64 {
 	// The bound is read like the flag's own values, so that 100ms is a bound of a duration.
 	bound := reflect.New(flag.Target.Type()).Elem()
-	if err := read(text, bound); err != nil {
+	if err := setValue(text, bound); err != nil {
 		panic(err)
 	}
 	return bound.Int()

@@ -27,7 +27,7 @@ func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Write
 	// The key file goes before the secret if both are there: it was named for this token.
 	token, err := transport.UnsignedToken{
 		HMACSecret: cfg.JWTSecret, PrivateKeyFile: options.PrivateKey, Subject: options.User, Scopes: options.Scopes,
-		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Made: now, ValidFor: options.ValidFor,
+		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, IssuedAt: now, ValidFor: options.ValidFor,
 	}.Sign()
 	if err != nil {
 		return fmt.Errorf("--private-key: %w", err)

@@ -189,7 +189,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 		lines := [][2]string{
 			{e.Name, e.State()}, {"  address", e.URL}, {"  events", e.Filter.String()}, {"  secrets", fmt.Sprint(e.Secrets)},
 			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
-			{"  behind", behind(e.Since, now)}, {"  last success", timeText(e.OKAt)}, {"  last failure", strings.TrimSpace(timeText(e.FailedAt) + " " + e.Error)},
+			{"  behind", ageText(e.Since, now)}, {"  last success", timeText(e.OKAt)}, {"  last failure", strings.TrimSpace(timeText(e.FailedAt) + " " + e.Error)},
 		}
 		// The node is shown only while it delivers to the endpoint.
 		if e.Delivers {
@@ -208,7 +208,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 
 // printDead prints the users whose newest change was given up, the newest first, at most deadShown of them.
 func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io.Writer) error {
-	list, err := hooks.Dead(ctx, name, deadShown)
+	list, err := hooks.DeadLetters(ctx, name, deadShown)
 	if err != nil {
 		return err
 	}
@@ -231,9 +231,9 @@ func timeText(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// behind is the age of the oldest change that waits. It is 0 and not negative if this machine's clock is behind that of the
+// ageText is the age of the oldest change that waits, as text. It is 0 and not negative if this machine's clock is behind that of the
 // node that made the change.
-func behind(since, now time.Time) string {
+func ageText(since, now time.Time) string {
 	if since.IsZero() {
 		return "nothing"
 	}

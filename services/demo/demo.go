@@ -34,15 +34,15 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// World is a world on a server: Build makes it, Run keeps it alive. Hold, Look and Icon may be called concurrently. Only the
+// World is a world on a server: Build makes it, Run keeps it alive. Hold, WatchIcon and Icon may be called concurrently. Only the
 // goroutine of Build and Run uses script, next and due.
 type World struct {
-	cfg      Config
-	host     *host
-	follower *follower // sets the icon
-	script   *script
-	next     act       // the act that is sent next
-	due      time.Time // when next is due
+	cfg         Config
+	host        *host
+	iconUpdater *iconUpdater // sets the icon
+	script      *script
+	next        act       // the act that is sent next
+	due         time.Time // when next is due
 
 	mu   sync.Mutex
 	held time.Time // no act happens before this time
@@ -51,7 +51,7 @@ type World struct {
 // New returns the world of the seed. It sends no request.
 func New(cfg Config) *World {
 	host := newHost(cfg)
-	return &World{cfg: cfg, host: host, follower: newFollower(host), script: newScript(cfg.Seed)}
+	return &World{cfg: cfg, host: host, iconUpdater: newIconUpdater(host), script: newScript(cfg.Seed)}
 }
 
 // Build makes the people and their past. If the server has them already, it only reads the objects that they can act on. The
@@ -78,12 +78,12 @@ const (
 // Run lets the people act, and the application follow the change stream, until ctx ends.
 func (w *World) Run(ctx context.Context) error {
 	defer w.host.close()
-	// The host's connections are closed after the follower has ended.
+	// The host's connections are closed after the icon updater has ended.
 	var following sync.WaitGroup
 	defer following.Wait()
-	ctx, cancel := context.WithCancel(ctx) // a panic of an act ends the follower too
+	ctx, cancel := context.WithCancel(ctx) // a panic of an act ends the icon updater too
 	defer cancel()
-	following.Go(func() { _ = services.Keep(ctx, w.cfg.Log, w.follower.run) }) // its error is that of ctx
+	following.Go(func() { _ = services.KeepRunning(ctx, w.cfg.Log, w.iconUpdater.run) }) // its error is that of ctx
 	return services.Every(ctx, tick, w.runOnce)
 }
 
@@ -113,7 +113,7 @@ func (w *World) runOnce(ctx context.Context) {
 
 // advance chooses the next act. last is when the previous act was due.
 func (w *World) advance(last time.Time) {
-	w.next = w.script.act()
+	w.next = w.script.nextAct()
 	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))
 }
 

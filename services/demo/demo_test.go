@@ -20,7 +20,7 @@ func pastAndActs(seed uint64, acts int) (past [][]event, events []event) {
 	s := newScript(seed)
 	past = s.past()
 	for range acts {
-		events = append(events, s.event())
+		events = append(events, s.nextEvent())
 	}
 	return past, events
 }
@@ -128,16 +128,16 @@ type manualClock struct{ now time.Time }
 
 func (c *manualClock) Now() time.Time { return c.now }
 
-// counting is a server that accepts every event and counts it.
-type counting struct {
+// countingServer is a server that accepts every event and counts it.
+type countingServer struct {
 	*httptest.Server
 	mu       sync.Mutex
 	events   int // since the last call of takeCount
 	requests int // since the start
 }
 
-func newCounting(t *testing.T) *counting {
-	c := &counting{}
+func newCountingServer(t *testing.T) *countingServer {
+	c := &countingServer{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var request struct{ Variables struct{ Events []any } }
 		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
@@ -162,7 +162,7 @@ func newCounting(t *testing.T) *counting {
 }
 
 // takeCount returns the number of events since its last call.
-func (c *counting) takeCount() int {
+func (c *countingServer) takeCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() { c.events = 0 }()
@@ -171,7 +171,7 @@ func (c *counting) takeCount() int {
 
 func TestThePaceIsKept(t *testing.T) {
 	for _, pace := range []int{0, 60, 600} {
-		server, clock := newCounting(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
+		server, clock := newCountingServer(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 		w := New(Config{URL: server.URL, Seed: Seed, Pace: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 		t.Cleanup(w.host.close)
 		if err := w.Build(t.Context()); err != nil {
@@ -211,7 +211,7 @@ func TestThePaceIsKept(t *testing.T) {
 
 // A world that lives for weeks remembers what can still be acted on, and nothing else.
 func TestAnOldWorldForgets(t *testing.T) {
-	server := newCounting(t)
+	server := newCountingServer(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.host.close)
 	if err := w.Build(t.Context()); err != nil {
@@ -220,13 +220,13 @@ func TestAnOldWorldForgets(t *testing.T) {
 	for range 40 {
 		events := make([]event, mostEvents)
 		for i := range events {
-			events[i] = w.script.event()
+			events[i] = w.script.nextEvent()
 		}
 		if err := w.host.send(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, show := range append(w.script.planned, w.script.live...) {
+	for _, show := range append(w.script.plannedShows, w.script.liveShows...) {
 		if _, known := w.host.made[objectName{"show", show}]; !known {
 			t.Errorf("show %d can be acted on and is forgotten", show)
 		}
@@ -243,7 +243,7 @@ func TestAnOldWorldForgets(t *testing.T) {
 // The server commits each request before it answers, and the next request waits for the answer: the demo starts fast because there are few
 // requests.
 func TestThePastIsAFewRequests(t *testing.T) {
-	server := newCounting(t)
+	server := newCountingServer(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.host.close)
 	if err := w.Build(t.Context()); err != nil {
@@ -255,7 +255,7 @@ func TestThePastIsAFewRequests(t *testing.T) {
 }
 
 func TestAMissingServerEndsTheBuild(t *testing.T) {
-	server := newCounting(t)
+	server := newCountingServer(t)
 	server.Close()
 	w := New(Config{URL: server.URL, Seed: Seed, Pace: 60, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	if err := w.Build(t.Context()); err == nil {

@@ -46,7 +46,7 @@ type event struct {
 // only their host may start.
 type madeObject struct{ id, by string }
 
-// host speaks to the server for the application, with development tokens. mu guards made, which the follower of the icon does
+// host speaks to the server for the application, with development tokens. mu guards made, which the icon updater does
 // not use. cfg, began and client do not change.
 type host struct {
 	cfg    Config
@@ -64,9 +64,9 @@ func newHost(cfg Config) *host {
 
 func (h *host) close() { h.client.CloseIdleConnections() }
 
-// ingest is the mutation that a production host would send too. The error of one event is in its result; the other events
+// ingestMutation is the mutation that a production host would send too. The error of one event is in its result; the other events
 // take effect.
-const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
+const ingestMutation = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 
 // send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that were
 // not made: if an act was refused, the events that depend on it are omitted. The events keep their order. Events can name the
@@ -90,7 +90,7 @@ func (h *host) send(ctx context.Context, events []event) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := h.ask(ctx, "host:ingest", ingest, map[string]any{"events": entries}, &answer); err != nil {
+	if err := h.ask(ctx, "host:ingest", ingestMutation, map[string]any{"events": entries}, &answer); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -184,8 +184,8 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	for i, post := range answer.Viewer.HomeFeed.Nodes {
 		h.made[objectName{"post", s.published - 1 - i}] = madeObject{post.ID, post.Author.Key}
 	}
-	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.own), len(answer.Viewer.User.Posts.Nodes))] {
-		h.made[objectName{"post", s.own[i]}] = madeObject{post.ID, Viewer}
+	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.viewerPosts), len(answer.Viewer.User.Posts.Nodes))] {
+		h.made[objectName{"post", s.viewerPosts[i]}] = madeObject{post.ID, Viewer}
 	}
 	for _, conversation := range answer.Viewer.Conversations.Nodes {
 		if number := slices.IndexFunc(talks, func(t talk) bool { return t.title == conversation.Title }); number >= 0 {
@@ -193,7 +193,7 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 		}
 	}
 	// Live and planned shows are kept apart, because a live show cannot start again.
-	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
+	numbers := map[string][]int{"LIVE": slices.Clone(s.liveShows), "UPCOMING": slices.Clone(s.plannedShows)}
 	for _, show := range answer.Viewer.LiveBoard.Nodes {
 		if left := numbers[show.Status]; len(left) > 0 {
 			h.made[objectName{"show", left[0]}] = madeObject{show.ID, show.Host.Key}

@@ -62,28 +62,28 @@ const (
   ... on Show { show: title host { key name } } } }` // the aliases keep fields of different types apart
 )
 
-// follower is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor,
+// iconUpdater is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor,
 // and only while somebody looks. It opens no subscription. mu guards the fields below it; only the goroutine of run uses the
 // other fields.
-type follower struct {
+type iconUpdater struct {
 	host  *host
 	after *string // the cursor; nil at the start of the stream
 	fresh bool    // the changes up to now were not followed, so they cause no alert
 
 	mu      sync.Mutex
-	lookers int           // how many calls of Look have not ended
+	lookers int           // how many calls of WatchIcon have not ended
 	icon    Icon          // without a version before the first change
 	changed chan struct{} // closed when the icon changes
 }
 
-// newFollower makes the follower of a host. It has read nothing.
-func newFollower(h *host) *follower {
-	return &follower{host: h, fresh: true, changed: make(chan struct{})}
+// newIconUpdater makes the icon updater of a host. It has read nothing.
+func newIconUpdater(h *host) *iconUpdater {
+	return &iconUpdater{host: h, fresh: true, changed: make(chan struct{})}
 }
 
-// Look notes that somebody looks at the icon until end is called. end may be called more than once.
-func (w *World) Look() (end func()) {
-	f := w.follower
+// WatchIcon notes that somebody looks at the icon until end is called. end may be called more than once.
+func (w *World) WatchIcon() (end func()) {
+	f := w.iconUpdater
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lookers++
@@ -97,14 +97,14 @@ func (w *World) Look() (end func()) {
 // Icon returns the current icon, and a channel that is closed when the icon changes. The icon has no version until it is
 // known.
 func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
-	f := w.follower
+	f := w.iconUpdater
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.icon, f.changed
 }
 
-// hasLookers reports whether a call of Look has not ended.
-func (f *follower) hasLookers() bool {
+// hasLookers reports whether a call of WatchIcon has not ended.
+func (f *iconUpdater) hasLookers() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lookers > 0
@@ -112,7 +112,7 @@ func (f *follower) hasLookers() bool {
 
 // follow reads the changes since the last time. If the server does not answer, they are read the next time. The stream keeps
 // each user's newest change, so a late reader misses only changes that are out of date.
-func (f *follower) follow(ctx context.Context) {
+func (f *iconUpdater) follow(ctx context.Context) {
 	if !f.hasLookers() {
 		// Changes until the next look will be read without an alert.
 		f.fresh = true
@@ -139,7 +139,7 @@ func (f *follower) follow(ctx context.Context) {
 
 // take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. A change that
 // is not newer than the icon was taken before. It searches from the end, because only the newest counts.
-func (f *follower) take(ctx context.Context, page changes) {
+func (f *iconUpdater) take(ctx context.Context, page changes) {
 	for _, change := range slices.Backward(page.List) {
 		if change.Key != Viewer || change.Version <= f.icon.Version {
 			continue
@@ -160,7 +160,7 @@ func (f *follower) take(ctx context.Context, page changes) {
 
 // item reads the item of an alert; null if it cannot be read. It asks as the viewer, so an alert never shows what its user
 // may not see.
-func (f *follower) item(ctx context.Context, id string) json.RawMessage {
+func (f *iconUpdater) item(ctx context.Context, id string) json.RawMessage {
 	var answer struct{ Node json.RawMessage }
 	if err := f.host.ask(ctx, Viewer, readItem, map[string]any{"id": id}, &answer); err != nil {
 		f.host.cfg.Log.Debug("the application could not read what an alert is of", "item", id, "error", err)
@@ -170,4 +170,4 @@ func (f *follower) item(ctx context.Context, id string) json.RawMessage {
 }
 
 // run follows until ctx ends.
-func (f *follower) run(ctx context.Context) error { return services.Every(ctx, iconEvery, f.follow) }
+func (f *iconUpdater) run(ctx context.Context) error { return services.Every(ctx, iconEvery, f.follow) }

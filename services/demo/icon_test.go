@@ -72,7 +72,7 @@ func newStream(t *testing.T, pages ...string) (*streamServer, *World) {
 // item.
 func wantIcon(t *testing.T, w *World, want string) {
 	t.Helper()
-	w.follower.follow(context.Background())
+	w.iconUpdater.follow(context.Background())
 	icon, _ := w.Icon()
 	got := fmt.Sprintf("%s %d silent %t", icon.Version, icon.Total, icon.Silent)
 	if icon.Alert != nil {
@@ -91,7 +91,7 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 	if len(s.asked) > 0 {
 		t.Errorf("nobody looks, and it asked for %v", s.asked)
 	}
-	end := w.Look()
+	end := w.WatchIcon()
 	_, changed := w.Icon()
 	wantIcon(t, w, "2 3 silent true")
 	select {
@@ -109,7 +109,7 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 	end()
 	s.pages = append(s.pages, change(Viewer, "7", 1, "post:7"))
 	wantIcon(t, w, "6 0 silent true")
-	defer w.Look()()
+	defer w.WatchIcon()()
 	wantIcon(t, w, "7 1 silent true")
 	if got := strings.Join(s.asked, ""); got != "012345" {
 		t.Errorf("it asked from %s, want each page once", got)
@@ -124,7 +124,7 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 // While the server does not answer, the icon stays unchanged. Afterwards no change is lost or repeated.
 func TestTheIconOutlivesFailures(t *testing.T) {
 	s, w := newStream(t, change(Viewer, "1", 1, ""))
-	defer w.Look()()
+	defer w.WatchIcon()()
 	wantIcon(t, w, "1 1 silent true")
 	s.broken = true
 	s.pages = append(s.pages, change(Viewer, "2", 2, "post:2"))
@@ -145,7 +145,7 @@ func TestTheIconOutlivesFailures(t *testing.T) {
 // A silent change causes no alert even if it has a cause. A change that is not newer than the icon leaves the icon unchanged.
 func TestTheIconTakesNoOldChangeAndNoSilentOneForAnAlert(t *testing.T) {
 	s, w := newStream(t, change(Viewer, "5", 5, ""))
-	defer w.Look()()
+	defer w.WatchIcon()()
 	wantIcon(t, w, "5 5 silent true")
 	s.pages = append(s.pages, change(Viewer, "4", 4, "post:4"))
 	wantIcon(t, w, "5 5 silent true")

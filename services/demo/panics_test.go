@@ -19,7 +19,7 @@ func (c *brokenClock) Now() time.Time {
 	return time.Time{}
 }
 
-// A panic of an act ends Run, and with it the follower of the change stream, so that the node can begin Run again.
+// A panic of an act ends Run, and with it the icon updater, so that the node can begin Run again.
 func TestAPanicOfAnActEndsRun(t *testing.T) {
 	w := New(Config{Clock: &brokenClock{}, Log: slog.New(slog.DiscardHandler)})
 	err := func() (err error) {

@@ -31,13 +31,13 @@ const (
 // that the script made: an event that the server refused or Run dropped stays in them, and send omits the events that depend
 // on it. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as objectName has them.
 type script struct {
-	random    *rand.Rand
-	people    []person // the viewer first
-	published int      // how many posts
-	own       []int    // numbers of the viewer's posts
-	shows     int      // how many shows were made
-	planned   []int    // numbers of shows that have not started
-	live      []int    // numbers of live shows, the oldest start first
+	random       *rand.Rand
+	people       []person // the viewer first
+	published    int      // how many posts
+	viewerPosts  []int    // numbers of the viewer's posts
+	shows        int      // how many shows were made
+	plannedShows []int    // numbers of shows that have not started
+	liveShows    []int    // numbers of live shows, the oldest start first
 
 	// Each kind of text has a separate deck: in a common deck, posts, comments and titles would mix.
 	posts, mentions, comments, messages, titles deck
@@ -67,7 +67,7 @@ func (s *script) past() [][]event {
 	// The viewer's own posts come first, so that their numbers are known.
 	var posts, shows []event
 	for range ownPosts {
-		s.own = append(s.own, s.published)
+		s.viewerPosts = append(s.viewerPosts, s.published)
 		posts = append(posts, s.post(0))
 	}
 	// These posts come before the viewer follows anybody, so that the feed has posts that count as seen.
@@ -75,7 +75,7 @@ func (s *script) past() [][]event {
 		posts = append(posts, s.post(s.somebody(0)))
 	}
 	for range mostUpcoming + mostLive {
-		shows = append(shows, s.schedule())
+		shows = append(shows, s.scheduleShow())
 	}
 	// The posts are sent from the oldest to the newest, as an application reports events.
 	step(posts, 3*day, 3*time.Hour)
@@ -88,7 +88,7 @@ func (s *script) past() [][]event {
 	step(slices.Concat(follows, conversations(s.people)), 2*time.Hour, 2*time.Hour)
 	var starts, news []event
 	for range mostLive {
-		starts = append(starts, s.start())
+		starts = append(starts, s.startShow())
 	}
 	// The board lists shows by their start, and shows with the same start by their IDs. Sorted by number, the shows have the same order
 	// by start and by ID.
@@ -105,9 +105,9 @@ func (s *script) past() [][]event {
 		news = append(news, s.like(s.somebody(0), s.recentPost()))
 	}
 	for i := range 9 {
-		news = append(news, s.like(1+i, s.own[i%2]))
+		news = append(news, s.like(1+i, s.viewerPosts[i%2]))
 	}
-	news = append(news, s.comment(2, s.own[0]), follow(s.people[5], s.people[0]),
+	news = append(news, s.comment(2, s.viewerPosts[0]), follow(s.people[5], s.people[0]),
 		event{Do: "publishAnnouncement", Input: map[string]any{"title": "Welcome to Tidings", "content": "Everything on these two phones was pushed. Pull a lever below."}})
 	step(append(news, views()...), 35*time.Minute, 20*time.Minute)
 	// The newest posts come after everything that the viewer could have seen.
@@ -146,24 +146,24 @@ func (s *script) profilesAndFollows() (events []event) {
 	return events
 }
 
-// act returns the next action of a random person.
-func (s *script) act() act {
-	return act{pause: 0.4 + 1.2*s.random.Float64(), event: s.event()}
+// nextAct returns the next action of a random person.
+func (s *script) nextAct() act {
+	return act{pause: 0.4 + 1.2*s.random.Float64(), event: s.nextEvent()}
 }
 
-// event returns a random event. A third are posts; about an eighth like or answer posts of the viewer, whose badges should
+// nextEvent returns a random event. A third are posts; about an eighth like or answer posts of the viewer, whose badges should
 // change often. The numbers of the cases are shares of 100.
-func (s *script) event() event {
+func (s *script) nextEvent() event {
 	// The random numbers that each case draws are a part of the seed's world: see newScript.
 	switch dice := s.random.IntN(100); {
 	case dice < 34:
 		return s.post(s.somebody(0))
 	case dice < 44:
-		return s.like(s.somebody(0), s.own[s.random.IntN(len(s.own))])
+		return s.like(s.somebody(0), s.viewerPosts[s.random.IntN(len(s.viewerPosts))])
 	case dice < 62:
 		return s.like(s.somebody(0), s.recentPost())
 	case dice < 65:
-		return s.comment(s.somebody(0), s.own[s.random.IntN(len(s.own))])
+		return s.comment(s.somebody(0), s.viewerPosts[s.random.IntN(len(s.viewerPosts))])
 	case dice < 71:
 		return s.comment(s.somebody(0), s.recentPost())
 	case dice < 83:
@@ -180,12 +180,12 @@ func (s *script) event() event {
 	// The remaining cases keep the live board busy: plan shows until there are enough, then start a show, and end a show when
 	// too many are live.
 	switch {
-	case len(s.planned) < mostUpcoming:
-		return s.schedule()
-	case len(s.live) >= mostLive:
-		return s.end()
+	case len(s.plannedShows) < mostUpcoming:
+		return s.scheduleShow()
+	case len(s.liveShows) >= mostLive:
+		return s.endShow()
 	}
-	return s.start()
+	return s.startShow()
 }
 
 // somebody chooses a person, weighted by activity, but never the viewer and never the person at the position besides. The cube gives
@@ -228,32 +228,32 @@ func (s *script) comment(who, post int) event {
 	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": objectName{"post", post}}}
 }
 
-// schedule returns a new show of one of the cast. The viewer follows all of the cast. The show is planned for 3 minutes from now
+// scheduleShow returns a new show of one of the cast. The viewer follows all of the cast. The show is planned for 3 minutes from now
 // or later, so it stays upcoming until it is started by chance.
-func (s *script) schedule() event {
+func (s *script) scheduleShow() event {
 	host := 1 + s.random.IntN(len(cast)-1)
-	s.planned = append(s.planned, s.shows)
+	s.plannedShows = append(s.plannedShows, s.shows)
 	s.shows++
 	wait := time.Duration(3+s.random.IntN(90)) * time.Minute
 	return event{As: s.people[host].key, Do: "scheduleShow",
 		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: objectName{"show", s.shows - 1}}
 }
 
-// start returns the start of a random planned show. There must be a planned show. The host is left out: entry fills in the
+// startShow returns the start of a random planned show. There must be a planned show. The host is left out: entry fills in the
 // user who made the show.
-func (s *script) start() event {
-	i := s.random.IntN(len(s.planned))
-	show := s.planned[i]
-	s.planned = slices.Delete(s.planned, i, i+1)
-	s.live = append(s.live, show)
+func (s *script) startShow() event {
+	i := s.random.IntN(len(s.plannedShows))
+	show := s.plannedShows[i]
+	s.plannedShows = slices.Delete(s.plannedShows, i, i+1)
+	s.liveShows = append(s.liveShows, show)
 	return event{Do: "startShow", Input: map[string]any{"showId": objectName{"show", show}}}
 }
 
-// end returns the end of the show that has been live the longest. The show then becomes a replay without an address, as on a
+// endShow returns the end of the show that has been live the longest. The show then becomes a replay without an address, as on a
 // server whose video is still being made.
-func (s *script) end() event {
-	show := s.live[0]
-	s.live = s.live[1:]
+func (s *script) endShow() event {
+	show := s.liveShows[0]
+	s.liveShows = s.liveShows[1:]
 	return event{Do: "endShow", Input: map[string]any{"showId": objectName{"show", show}}}
 }
 

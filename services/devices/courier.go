@@ -19,37 +19,37 @@ import (
 // An open socket alerts its user by itself, so with the setting Away the user's devices wait until it is closed. A waiting device is
 // checked again after a pause, which grows with the time that it has waited.
 const (
-	awayFirst = 30 * time.Second // the first pause of a waiting device
-	awayMost  = 10 * time.Minute // its longest pause
+	firstAwayPause   = 30 * time.Second // the first pause of a waiting device
+	longestAwayPause = 10 * time.Minute // its longest pause
 )
 
 // courier sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:
 // requests are goroutines of their own, which end at any time and leave an outcome.
 //
 // The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without one;
-// send puts its outcome into ended; record writes the outcome in the next Step. From begin to record the device is under way, and
+// send puts its outcome into unrecorded; record writes the outcome in the next Step. From begin to record the device is under way, and
 // nothing else is done for it.
 type courier struct {
 	s     *Service
 	lease *leases.Lease
 
-	sending  sync.WaitGroup // the requests under way
-	mu       sync.Mutex
-	lanes    *lanes
-	underway map[string]bool // by hash: a request runs, or its outcome is not recorded yet
-	ended    []outcome       // not recorded yet
+	sending      sync.WaitGroup // the requests under way
+	mu           sync.Mutex
+	pushServices *pushServices
+	underway     map[string]bool // by hash: a request runs, or its outcome is not recorded yet
+	unrecorded   []outcome       // not recorded yet
 }
 
-// courier makes the worker that sends to all devices while it has the lease.
-func (s *Service) courier(lease *leases.Lease) *courier {
-	return &courier{s: s, lease: lease, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
+// newCourier makes the worker that sends to all devices while it has the lease.
+func (s *Service) newCourier(lease *leases.Lease) *courier {
+	return &courier{s: s, lease: lease, pushServices: newPushServices(s.cfg.Requests), underway: map[string]bool{}}
 }
 
 // Step records the outcomes of messages, follows the change stream, and begins requests to due devices. It waits for no request:
 // a push service that hangs must not hold up the others. Errors are of SQL or Redis, and the step is tried again.
 func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
-		if err == leases.ErrDeposed {
+		if err == leases.ErrLeaseLost {
 			c.sending.Wait() // the next courier of this node does not know of these requests
 		}
 	}()
@@ -96,12 +96,12 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	var from uint64
 	found, err := c.s.db.One(ctx, readTo, []any{c.lease.Token()}, &from)
 	if err == nil && !found {
-		err = leases.ErrDeposed
+		err = leases.ErrLeaseLost
 	}
 	if err != nil {
 		return 0, err
 	}
-	changes, err := c.s.cfg.Stream.After(ctx, from, c.s.batch)
+	changes, err := c.s.cfg.Stream.ChangesAfter(ctx, from, c.s.batch)
 	if err != nil || len(changes) == 0 {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	err = c.s.db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, moveReader, c.lease.Token(), int64(changes[len(changes)-1].Seq))
 		if err == nil && n == 0 {
-			err = leases.ErrDeposed
+			err = leases.ErrLeaseLost
 		}
 		if err == nil {
 			_, err = tx.Run(ctx, wantVersions, wanted, tx.Now)
@@ -129,16 +129,16 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
-	onlyListed, services := c.lanes.filter(now)
+	onlyListed, services := c.pushServices.filter(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
 	// dueDevices leaves out the busy services. While services that have accepted nothing yet may get no further request (see
-	// lanes), dueAmong reads only devices of the other services that are not busy.
+	// pushServices), dueAmong reads only devices of the other services that are not busy.
 	st := dueDevices
 	if onlyListed {
 		st = dueAmong
 	}
-	if list, err = rows(ctx, c.s.db, st, now, services, limit); err != nil {
+	if list, err = readRows(ctx, c.s.db, st, now, services, limit); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -176,13 +176,13 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 		change, some := newest[r.user]
 		switch {
 		// A user without a change is erased, or has no badges yet.
-		case !some || change.Seq <= r.has || !r.wants(change):
-			c.ended = append(c.ended, r.passed(change))
+		case !some || change.Seq <= r.heldVersion || !r.wants(change):
+			c.unrecorded = append(c.unrecorded, r.passed(change))
 		case r.vapid != c.s.cfg.Keys.Public:
-			c.ended = append(c.ended, r.givenUp(now, "it was registered for another key of the server: it has to register again"))
+			c.unrecorded = append(c.unrecorded, r.givenUp(now, "it was registered for another key of the server: it has to register again"))
 		case online[r.user]:
-			c.ended = append(c.ended, r.deferred(change, now))
-		case c.lanes.begin(r.service, now):
+			c.unrecorded = append(c.unrecorded, r.deferred(change, now))
+		case c.pushServices.begin(r.service, now):
 			c.sending.Go(func() { c.send(ctx, until, r, change) })
 		default:
 			continue // the push service is busy
@@ -204,7 +204,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 	defer c.mu.Unlock()
 	now := c.s.db.Now()
 	if within.Err() != nil && a.Err != "" { // this node stops, or its lease ends: the request is repeated later
-		c.lanes.end(r.service)
+		c.pushServices.end(r.service)
 		delete(c.underway, r.hash)
 		return
 	}
@@ -212,14 +212,14 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 	switch {
 	case gone:
-		c.lanes.endAnswered(r.service, false)
-		c.ended = append(c.ended, outcome{row: r, removed: true})
+		c.pushServices.endAnswered(r.service, false)
+		c.unrecorded = append(c.unrecorded, outcome{row: r, removed: true})
 	case a.Err == "":
-		c.lanes.endAnswered(r.service, true)
-		c.ended = append(c.ended, r.sent(change, now))
+		c.pushServices.endAnswered(r.service, true)
+		c.unrecorded = append(c.unrecorded, r.sent(change, now))
 	default:
-		c.lanes.endFailed(r.service, r.attempts == 0, now, a.After)
-		c.ended = append(c.ended, r.refused(now, a))
+		c.pushServices.endFailed(r.service, r.attempts == 0, now, a.RetryAfter)
+		c.unrecorded = append(c.unrecorded, r.refused(now, a))
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 func (c *courier) sendChange(ctx context.Context, r row, change stream.Change) (a outbound.Answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			c.s.cfg.Log.Error("a message of Web Push panicked", "error", services.Panicked(cause))
+			c.s.cfg.Log.Error("a message of Web Push panicked", "error", services.NewPanicError(cause))
 			a = outbound.Answer{Err: "an error on our side: see the log of the server"}
 		}
 	}()
@@ -251,16 +251,16 @@ type outcome struct {
 // passed is the outcome of a device that needs no message now. The device counts as having the change, so that only later changes
 // can need one.
 func (r row) passed(change stream.Change) outcome {
-	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // change.Seq is 0 if the user has no badges yet or is erased: has must not go back
+	r.heldVersion, r.attempts, r.firstAt = max(r.heldVersion, change.Seq), 0, time.Time{} // Seq is 0 without badges; the version must not fall
 	return outcome{row: r}
 }
 
 // sent is the outcome of a device that has a change now. Items that came in quiet hours do not alert after these hours.
 func (r row) sent(change stream.Change, now time.Time) outcome {
-	had := r.has
-	r.has, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
+	had := r.heldVersion
+	r.heldVersion, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
 	if loud := change.State.AlertVersion(); change.State.Quiet && loud > had {
-		r.heard = max(r.heard, loud)
+		r.heardVersion = max(r.heardVersion, loud)
 	}
 	return outcome{row: r, deliveredAt: now}
 }
@@ -268,11 +268,11 @@ func (r row) sent(change stream.Change, now time.Time) outcome {
 // deferred is the outcome of a device whose user has an open socket, which alerts the user. The longer the device has waited, the
 // less often the socket is checked.
 func (r row) deferred(change stream.Change, now time.Time) outcome {
-	r.heard = max(r.heard, change.Seq)
+	r.heardVersion = max(r.heardVersion, change.Seq)
 	if r.attempts > 0 || r.firstAt.IsZero() {
 		r.attempts, r.firstAt = 0, now
 	}
-	return outcome{row: r, dueAt: now.Add(min(max(now.Sub(r.firstAt), awayFirst), awayMost))}
+	return outcome{row: r, dueAt: now.Add(min(max(now.Sub(r.firstAt), firstAwayPause), longestAwayPause))}
 }
 
 // refused is the outcome of a device whose message failed. After a day the device is given up until its user's next change.
@@ -286,7 +286,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	if !now.Before(end) {
 		return r.givenUp(now, a.Err)
 	}
-	due := now.Add(max(outbound.Pause(r.attempts-1, outbound.LongestPause), a.After))
+	due := now.Add(max(outbound.Pause(r.attempts-1, outbound.LongestPause), a.RetryAfter))
 	if end.Before(due) {
 		due = end
 	}
@@ -302,11 +302,11 @@ func (r row) givenUp(now time.Time, why string) outcome {
 	return outcome{row: r, deadAt: now, err: why, failed: true}
 }
 
-// record writes the outcomes of messages. After an error of SQL they stay in ended, and are tried again. If this node has lost the
+// record writes the outcomes of messages. After an error of SQL they stay in unrecorded, and are tried again. If this node has lost the
 // lease, they are dropped, and the next node repeats the messages.
 func (c *courier) record(ctx context.Context) error {
 	c.mu.Lock()
-	ended := slices.Clone(c.ended)
+	ended := slices.Clone(c.unrecorded)
 	c.mu.Unlock()
 	// Most steps have nothing to record, and write nothing.
 	if len(ended) == 0 {
@@ -327,14 +327,14 @@ func (c *courier) record(ctx context.Context) error {
 		case !o.deliveredAt.IsZero():
 			delivered++
 		}
-		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.want), int64(o.has), int64(o.heard), int64(o.attempts), micros(o.firstAt),
+		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.heldVersion), int64(o.heardVersion), int64(o.attempts), micros(o.firstAt),
 			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
 	}
 	err := c.s.db.Write(ctx, func(tx *sql.Tx) error {
 		// The row of the counters has the token of the lease. A node without the lease finds no such row, and records nothing.
 		n, err := tx.Run(ctx, countSent, c.lease.Token(), delivered, failed, len(removed), last)
 		if err == nil && n == 0 {
-			err = leases.ErrDeposed
+			err = leases.ErrLeaseLost
 		}
 		if err == nil && len(changed) > 0 {
 			_, err = tx.Run(ctx, recordDevices, changed, tx.Now)
@@ -344,7 +344,7 @@ func (c *courier) record(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil && err != leases.ErrDeposed {
+	if err != nil && err != leases.ErrLeaseLost {
 		return err
 	}
 	c.mu.Lock()
@@ -354,7 +354,7 @@ func (c *courier) record(ctx context.Context) error {
 	}
 	// Outcomes that came during the write are not recorded yet. Their devices are still in underway, so these outcomes stay in the
 	// list.
-	c.ended = slices.DeleteFunc(c.ended, func(o outcome) bool { return !c.underway[o.hash] })
+	c.unrecorded = slices.DeleteFunc(c.unrecorded, func(o outcome) bool { return !c.underway[o.hash] })
 	if err == nil {
 		c.s.delivered.Add(uint64(delivered))
 		c.s.failed.Add(uint64(failed))

@@ -25,7 +25,7 @@ func TestNumberGoesUpAndDown(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
 		w.like(1, users...)
 		w.register(s, users[0], "phone")
@@ -72,14 +72,14 @@ func TestNumberGoesUpAndDown(t *testing.T) {
 }
 
 // A device that wants no silent messages gets only messages that alert.
-func TestOnlyAlerts(t *testing.T) {
+func TestADeviceThatIsNotSilentGetsOnlyAlerts(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
-	s := w.node()
+	s := w.newNode()
 	c := newCourier(s)
 	w.like(1, user)
-	browser := w.push.Browser("loud")
+	browser := w.push.Subscribe("loud")
 	sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth}))(t)
 	for _, likes := range []int{1, 3, 2, 0, 4, 0} {
 		w.like(likes, user)
@@ -93,11 +93,11 @@ func TestOnlyAlerts(t *testing.T) {
 }
 
 // In quiet hours the number changes in silence, and items that came in quiet hours do not alert afterwards.
-func TestQuietHours(t *testing.T) {
+func TestItemsOfQuietHoursNeverAlert(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
-	s := w.node()
+	s := w.newNode()
 	c := newCourier(s)
 	w.register(s, user, "phone")
 	hours := func(quiet bool) {
@@ -126,11 +126,11 @@ func TestQuietHours(t *testing.T) {
 
 // With the setting Away, the devices of a user with an open socket get nothing until the socket is closed. Then they get the
 // number, and items that the socket showed do not alert again.
-func TestOpenSockets(t *testing.T) {
+func TestDevicesWaitWhileASocketIsOpen(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	users := b.MakeUsers("ann", "bob")
-	s := w.node(func(cfg *Config) { cfg.Away = true })
+	s := w.newNode(func(cfg *Config) { cfg.Away = true })
 	c := newCourier(s)
 	w.register(s, users[0], "ann's")
 	w.register(s, users[1], "bob's")
@@ -141,13 +141,13 @@ func TestOpenSockets(t *testing.T) {
 	if len(got) != 1 || got[0].Path != "bob's" {
 		t.Fatalf("%+v", got)
 	}
-	b.Clock.Advance(awayFirst)
+	b.Clock.Advance(firstAwayPause)
 	w.settle(c)
 	sqltest.Equal(t, len(w.push.Take()), 0)
 	w.mu.Lock()
 	w.online[users[0]] = false
 	w.mu.Unlock()
-	b.Clock.Advance(awayMost)
+	b.Clock.Advance(longestAwayPause)
 	w.settle(c)
 	got = w.push.Take()
 	if len(got) != 1 || got[0].Message.Total != 2 || !got[0].Message.Silent || got[0].Message.Alert != nil {
@@ -162,7 +162,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node(func(cfg *Config) { cfg.Away = true })
+		s := w.newNode(func(cfg *Config) { cfg.Away = true })
 		c := newCourier(s)
 		w.register(s, users[0], "ann's")
 		w.register(s, users[1], "bob's")
@@ -174,7 +174,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 		open(true)
 		w.like(1, users[0]) // ann's open socket shows it; bob has no change yet
 		w.settle(c)
-		b.Clock.Advance(awayMost) // the socket has been open for long
+		b.Clock.Advance(longestAwayPause) // the socket has been open for long
 		w.settle(c)
 		sqltest.Equal(t, len(w.push.Take()), 0)
 		open(false)
@@ -192,7 +192,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 		w.like(3, users...)
 		w.settle(c)
 		open(false)
-		b.Clock.Advance(awayFirst)
+		b.Clock.Advance(firstAwayPause)
 		w.settle(c)
 		got = w.push.Take()
 		sqltest.Equal(t, len(got), 2)
@@ -213,7 +213,7 @@ func TestBurstIsOneMessage(t *testing.T) {
 		names = append(names, fmt.Sprintf("u%03d", i))
 	}
 	users := b.MakeUsers(names...)
-	s := w.node()
+	s := w.newNode()
 	c := newCourier(s)
 	for i, user := range users {
 		w.register(s, user, names[i])
@@ -232,23 +232,23 @@ func TestBurstIsOneMessage(t *testing.T) {
 
 // After a change of the server's key, nothing is sent to a device that was registered for the former key, and its error says so, until
 // the browser registers again.
-func TestAnotherKey(t *testing.T) {
+func TestDevicesOfAFormerKeyGetNothing(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
-	w.register(w.node(), user, "phone")
+	w.register(w.newNode(), user, "phone")
 	private, _, _ := NewKeys()
 	other, _ := ParseKeys(private, keys.Subject)
-	s := w.node(func(cfg *Config) { cfg.Keys = other })
+	s := w.newNode(func(cfg *Config) { cfg.Keys = other })
 	c := newCourier(s)
 	w.like(1, user)
 	w.settle(c)
 	sqltest.Equal(t, w.push.Arrived(), 0)
-	if list := sqltest.Must(s.Of(b.Ctx, user))(t); !strings.Contains(list[0].Error, "another key") || w.counts(s).Dead != 1 {
+	if list := sqltest.Must(s.List(b.Ctx, user))(t); !strings.Contains(list[0].Error, "another key") || w.counts(s).Dead != 1 {
 		t.Errorf("%+v", list)
 	}
 	c.Resign(b.Ctx)
-	again := w.node()
+	again := w.newNode()
 	if w.register(again, user, "phone").Changed {
 		t.Error("it was registered for this key before")
 	}
@@ -257,16 +257,16 @@ func TestAnotherKey(t *testing.T) {
 }
 
 // No request goes to an address that is not public, whatever host name leads to it.
-func TestPrivateAddresses(t *testing.T) {
+func TestNoRequestGoesToAPrivateAddress(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
-	s := w.node(func(cfg *Config) { cfg.Allow = nil })
-	browser := devicestest.NewBrowser(strings.Replace(w.push.Browser("phone").Endpoint, "http://127.0.0.1", "https://localhost", 1))
+	s := w.newNode(func(cfg *Config) { cfg.Allow = nil })
+	browser := devicestest.NewBrowser(strings.Replace(w.push.Subscribe("phone").Endpoint, "http://127.0.0.1", "https://localhost", 1))
 	sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth, Silent: true}))(t)
 	w.like(1, user)
 	w.settle(newCourier(s))
-	if list := sqltest.Must(s.Of(b.Ctx, user))(t); !strings.Contains(list[0].Error, "is not public") {
+	if list := sqltest.Must(s.List(b.Ctx, user))(t); !strings.Contains(list[0].Error, "is not public") {
 		t.Errorf("%+v", list)
 	}
 	sqltest.Equal(t, w.push.Arrived(), 0)
@@ -279,9 +279,9 @@ func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 		t := b.T
 		w := newWorldWith(b, false)
 		user := b.MakeUsers("ann")[0]
-		without := w.node(func(cfg *Config) { cfg.Keys = Keys{} })
+		without := w.newNode(func(cfg *Config) { cfg.Keys = Keys{} })
 		sqltest.Equal(t, w.stream.On(), false)
-		s := w.node()
+		s := w.newNode()
 		sqltest.Equal(t, w.stream.On(), true) // until the first look finds no device
 		sqltest.Equal(t, s.look(b.Ctx), nil)
 		sqltest.Equal(t, w.stream.On() || without.On(), false)
@@ -304,27 +304,27 @@ func TestOneNodeSends(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		user := b.MakeUsers("ann")[0]
-		first, second := w.node(), w.node()
+		first, second := w.newNode(), w.newNode()
 		w.register(first, user, "phone")
 		here, there := newCourier(first), newCourier(second)
 		w.settle(here)
-		if _, err := there.Step(b.Ctx); err != leases.ErrDeposed {
+		if _, err := there.Step(b.Ctx); err != leases.ErrLeaseLost {
 			t.Fatalf("two nodes send: %v", err)
 		}
 		w.like(1, user)
 		sqltest.Must(here.Step(b.Ctx))(t)
 		here.sending.Wait()
 		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endLease); return err })
-		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string{reader})
+		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string{leaseName})
 		w.settle(there)
-		if _, err := here.Step(b.Ctx); err != leases.ErrDeposed {
+		if _, err := here.Step(b.Ctx); err != leases.ErrLeaseLost {
 			t.Errorf("the node before: %v", err)
 		}
 		if got := w.push.Take(); len(got) != 2 || got[0].Message.Version != got[1].Message.Version {
 			t.Errorf("%+v", got)
 		}
 		there.Resign(b.Ctx)
-		sqltest.Equal(t, sqltest.Must(first.pool.Free(b.Ctx))(t), []string{reader})
+		sqltest.Equal(t, sqltest.Must(first.pool.Free(b.Ctx))(t), []string{leaseName})
 	})
 }
 
@@ -333,7 +333,7 @@ func TestMessagesHaveOneSize(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	users := b.MakeUsers("ann", strings.Repeat("界", 128))
-	s := w.node()
+	s := w.newNode()
 	for i, user := range users {
 		w.register(s, user, fmt.Sprint(i))
 	}

@@ -42,7 +42,7 @@ func (c *cluster) act() {
 		c.nodes[i].sending.Wait()
 		c.takeOver()
 		c.stopped = append(c.stopped, c.nodes[i])
-		c.nodes[i] = newCourier(c.node())
+		c.nodes[i] = newCourier(c.newNode())
 	case 10: // killed while requests are in progress, which the push service never took
 		c.hangs.Store(true)
 		ctx, kill := context.WithCancel(c.Ctx)
@@ -51,10 +51,10 @@ func (c *cluster) act() {
 		}
 		kill()
 		c.nodes[i].sending.Wait()
-		eventually.HoldsWithin(c.T, 20*time.Second, "the push service sees that nobody waits", func() bool { return c.push.Under() == 0 })
+		eventually.HoldsWithin(c.T, 20*time.Second, "the push service sees that nobody waits", func() bool { return c.push.Underway() == 0 })
 		c.hangs.Store(false)
 		c.takeOver()
-		c.nodes[i] = newCourier(c.node())
+		c.nodes[i] = newCourier(c.newNode())
 	case 4:
 		c.nodes[i].sending.Wait()
 		c.takeOver()
@@ -75,8 +75,8 @@ func (c *cluster) act() {
 	if len(c.stopped) > 0 && c.random.IntN(3) == 0 { // a stopped node wakes and tries to record its outcomes
 		late := c.stopped[0]
 		c.stopped = c.stopped[1:]
-		if len(late.ended) > 0 {
-			if err := late.record(c.Ctx); err != leases.ErrDeposed {
+		if len(late.unrecorded) > 0 {
+			if err := late.record(c.Ctx); err != leases.ErrLeaseLost {
 				c.T.Errorf("a node without the lease recorded something: %v", err)
 			}
 		}
@@ -89,7 +89,7 @@ func (c *cluster) takeOver() {
 		one.sending.Wait() // a lease outlasts the requests that began in it
 	}
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
-	next := newCourier(c.node())
+	next := newCourier(c.newNode())
 	if err := next.lease.Hold(c.Ctx); err != nil {
 		c.T.Errorf("free devices: %v", err)
 	}
@@ -98,7 +98,7 @@ func (c *cluster) takeOver() {
 
 // drain lets push services answer again, gives the devices to a new node, and lets the nodes send until nothing is left to send.
 func (c *cluster) drain() {
-	c.push.Set(nil)
+	c.push.SetAnswer(nil)
 	c.takeOver()
 	for range 4 {
 		c.Clock.Advance(time.Hour)
@@ -129,7 +129,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 				c.names = append(c.names, fmt.Sprintf("s%d-b%d", seed, i))
 			}
 			c.users = b.MakeUsers(keys...)
-			c.nodes = []*courier{newCourier(w.node()), newCourier(w.node())}
+			c.nodes = []*courier{newCourier(w.newNode()), newCourier(w.newNode())}
 			for _, one := range c.nodes {
 				one.s.batch = 2
 			}
@@ -138,7 +138,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 				c.owner[name] = c.users[i]
 			}
 			rude := rand.New(rand.NewPCG(uint64(seed), 2))
-			w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+			w.push.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 				if c.hangs.Load() {
 					<-r.Context().Done()
 					return false

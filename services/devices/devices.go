@@ -11,7 +11,7 @@
 // removes it; and that push services do not wait for each other.
 //
 // The parts: Register writes the rows. look keeps the change stream on while there are devices. The courier follows the stream
-// and sends; lanes bound what each push service gets at once, and message says what a device gets. See courier for the path of a
+// and sends; pushServices bound what each push service gets at once, and message says what a device gets. See courier for the path of a
 // change.
 //
 // On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push service
@@ -62,7 +62,7 @@ const (
 	poll        = 500 * time.Millisecond // between two looks for new changes
 	pollMore    = 50 * time.Millisecond  // the same, while requests are under way
 	lookEvery   = 2 * time.Second        // between two looks for the first device
-	reader      = "devices"              // the name of the row that is leased
+	leaseName   = "devices"              // the name of the row that is leased
 )
 
 // Service sends Web Push from one node. It is safe for concurrent use.
@@ -77,8 +77,8 @@ type Service struct {
 	hasDevices atomic.Bool
 	first      chan struct{} // wakes look for the first device
 
-	// Only the goroutine of Run uses looked and read.
-	looked, read bool // looked: look has run; read: the last look switched the stream on
+	// Only the goroutine of Run uses looked and streamOn.
+	looked, streamOn bool // looked: look has run; streamOn: the last look switched the stream on
 
 	delivered, failed, removed atomic.Uint64
 }
@@ -94,12 +94,12 @@ func New(cfg Config) *Service {
 	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests), batch: 500, first: make(chan struct{}, 1)}
 	if s.On() {
-		cfg.Stream.SetRead(true) // until the first look: otherwise jobs before it would mark no user
+		cfg.Stream.SetHasReaders(true) // until the first look: otherwise jobs before it would mark no user
 	}
 	s.pool = leases.NewPool(leases.Config{
-		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
+		DB: cfg.DB, Table: leased, RowsName: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
 		On:   func() bool { return s.On() && s.hasDevices.Load() && cfg.Stream.On() },
-		Work: func(lease *leases.Lease) leases.Worker { return s.courier(lease) },
+		Work: func(lease *leases.Lease) leases.Worker { return s.newCourier(lease) },
 	})
 	return s
 }
@@ -136,7 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer func() { <-sending }()
 	ctx, cancel := context.WithCancel(ctx) // a panic of a look ends the pool too
 	defer cancel()
-	go func() { defer close(sending); _ = services.Keep(ctx, s.cfg.Log, s.pool.Run) }() // its error is that of ctx
+	go func() { defer close(sending); _ = services.KeepRunning(ctx, s.cfg.Log, s.pool.Run) }() // its error is that of ctx
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -156,7 +156,7 @@ func (s *Service) Run(ctx context.Context) error {
 // look finds out whether there are devices, and switches the change stream on or off. Without devices and webhooks the stream is
 // off, and jobs need not mark anybody. If nothing changed since the last look, it does nothing more.
 func (s *Service) look(ctx context.Context) error {
-	some, err := s.any(ctx)
+	some, err := s.anyDevices(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,16 +168,16 @@ func (s *Service) look(ctx context.Context) error {
 		}
 	}
 	s.hasDevices.Store(some)
-	if s.looked && s.read == read {
+	if s.looked && s.streamOn == read {
 		return nil
 	}
-	s.cfg.Stream.SetRead(read)
+	s.cfg.Stream.SetHasReaders(read)
 	if s.looked && read {
 		if err := s.markFirst(ctx); err != nil {
 			return err // the next look tries again
 		}
 	}
-	s.looked, s.read = true, read
+	s.looked, s.streamOn = true, read
 	s.pool.Wake()
 	return nil
 }
@@ -185,7 +185,7 @@ func (s *Service) look(ctx context.Context) error {
 // markFirst marks the users of the first devices, because the jobs of this node have marked no user until now. Otherwise a change
 // between the registration and this look would be lost until the next lap of the stream.
 func (s *Service) markFirst(ctx context.Context) error {
-	users, err := sql.Column[services.UserID](ctx, s.db, firstUsers)
+	users, err := sql.ReadColumn[services.UserID](ctx, s.db, firstUsers)
 	if err != nil {
 		return err
 	}

@@ -2,5 +2,5 @@ package devices
 
 import "tidings/services/erase"
 
-// Erase are the steps that remove a user's devices. A request that is under way may still arrive.
-var Erase = []erase.Step{erase.Of("devices", "devices", forget)}
+// EraseSteps are the steps that remove a user's devices. A request that is under way may still arrive.
+var EraseSteps = []erase.Step{erase.CallOnce("devices", "devices", forget)}

@@ -72,7 +72,7 @@ var (
 	dueDevices = sql.NewStatement("due devices", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// dueAmong is dueDevices for the listed services alone. It is used while services that have accepted nothing yet may get no
-	// further request: see lanes.filter.
+	// further request: see pushServices.filter.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device
@@ -96,7 +96,7 @@ var (
 	forgetDevices = sql.NewStatement("forget a user's devices", `DELETE FROM devices WHERE user_number = $1`)
 )
 
-// rowColumns are the columns that rows scans, in its order.
+// rowColumns are the columns that readRows scans, in its order.
 const rowColumns = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
 
 // moment reads a time of the table; 0 is the zero time.
@@ -115,21 +115,21 @@ func micros(at time.Time) int64 {
 	return at.UnixMicro()
 }
 
-// any reports whether there is a device.
-func (s *Service) any(ctx context.Context) (bool, error) {
+// anyDevices reports whether there is a device.
+func (s *Service) anyDevices(ctx context.Context) (bool, error) {
 	var one int
 	return s.db.One(ctx, anyDevice, nil, &one)
 }
 
-// Of lists a user's devices, the last registered first.
-func (s *Service) Of(ctx context.Context, user services.UserID) (list []Device, err error) {
+// List lists a user's devices, the last registered first.
+func (s *Service) List(ctx context.Context, user services.UserID) (list []Device, err error) {
 	list, _, err = s.devicesOf(ctx, s.db, user)
 	return list, err
 }
 
 // byID is a device of a user; false if the user has none of that ID.
 func (s *Service) byID(ctx context.Context, user services.UserID, id string) (Device, bool, error) {
-	list, err := s.Of(ctx, user)
+	list, err := s.List(ctx, user)
 	for _, one := range list {
 		if one.ID == id {
 			return one, true, err
@@ -138,7 +138,7 @@ func (s *Service) byID(ctx context.Context, user services.UserID, id string) (De
 	return Device{}, false, err
 }
 
-// devicesOf is Of, and returns the hashes of the devices too.
+// devicesOf is List, and returns the hashes of the devices too.
 func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.UserID) (list []Device, hashes []string, err error) {
 	err = r.Each(ctx, devicesOf, []any{user}, func(scan func(...any) error) error {
 		var d Device
@@ -158,12 +158,12 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 	return list, hashes, err
 }
 
-// rows lists devices to send to, by a statement with rowColumns.
-func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []row, err error) {
+// readRows lists devices to send to, by a statement with rowColumns.
+func readRows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []row, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var r row
 		var first int64
-		err := scan(&r.hash, &r.user, &r.endpoint, &r.service, &r.p256dh, &r.auth, &r.vapid, &r.silent, &r.registeredAt, &r.has, &r.heard, &r.want, &r.attempts, &first)
+		err := scan(&r.hash, &r.user, &r.endpoint, &r.service, &r.p256dh, &r.auth, &r.vapid, &r.silent, &r.registeredAt, &r.heldVersion, &r.heardVersion, &r.wantedVersion, &r.attempts, &first)
 		r.firstAt = moment(first)
 		list = append(list, r)
 		return err

@@ -11,49 +11,51 @@ import (
 // A user who registers a device chooses the host that the server calls. Hosts that never accepted a message get a small share of
 // the requests, so that hosts that hang cannot take the place of real push services.
 const (
-	maxStrangers   = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
-	maxPerStranger = 2      // requests at once to one push service that has not accepted a message yet
-	maxLanes       = 10_000 // push services that are remembered
+	maxStrangers    = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
+	maxPerStranger  = 2      // requests at once to one push service that has not accepted a message yet
+	maxPushServices = 10_000 // push services that are remembered
 )
 
-// lanes bound the number of requests to each push service at once. A push service that has accepted no message yet is a stranger.
-// lanes are in memory alone: a restart loses them, which costs some requests. The courier's mu guards them.
-type lanes struct {
-	most      int              // requests at once to a push service that has accepted a message
-	byService map[string]*lane // by the host of the push service
-	strangers int              // requests under way to push services that have not accepted one yet
+// pushServices bound the number of requests to each push service at once. A push service that has accepted no message yet is a stranger.
+// pushServices are in memory alone: a restart loses them, which costs some requests. The courier's mu guards them.
+type pushServices struct {
+	most      int                     // requests at once to a push service that has accepted a message
+	byService map[string]*pushService // by the host of the push service
+	strangers int                     // requests under way to push services that have not accepted one yet
 }
 
-// lane is one push service. It is down after outbound.Breaker failures in a row.
-type lane struct {
+// pushService is what this node knows of one push service. It is down after outbound.FailuresUntilDown failures in a row.
+type pushService struct {
 	underway int       // requests that have not ended
 	failures int       // in a row
 	retryAt  time.Time // while it is down: when the next request may begin
 	known    bool      // it has accepted a message
 }
 
-// newLanes makes lanes without a known push service.
-func newLanes(most int) *lanes { return &lanes{most: most, byService: map[string]*lane{}} }
+// newPushServices makes pushServices that has no service yet.
+func newPushServices(most int) *pushServices {
+	return &pushServices{most: most, byService: map[string]*pushService{}}
+}
 
-// get finds or makes the lane of a push service. If there are too many lanes, it forgets all but those with requests under way,
+// get finds or adds a push service. If there are too many, it forgets all but those with requests under way,
 // whose count must be right. A known service is then a stranger again until its next success.
-func (l *lanes) get(service string) *lane {
+func (l *pushServices) get(service string) *pushService {
 	one := l.byService[service]
 	if one == nil {
-		if len(l.byService) >= maxLanes {
-			maps.DeleteFunc(l.byService, func(_ string, old *lane) bool { return old.underway == 0 })
+		if len(l.byService) >= maxPushServices {
+			maps.DeleteFunc(l.byService, func(_ string, old *pushService) bool { return old.underway == 0 })
 		}
-		one = &lane{}
+		one = &pushService{}
 		l.byService[service] = one
 	}
 	return one
 }
 
 // down reports whether a push service fails as a whole.
-func (o *lane) down() bool { return o.failures >= outbound.Breaker }
+func (o *pushService) down() bool { return o.failures >= outbound.FailuresUntilDown }
 
 // takes reports whether a push service can take a further request: one at a time while it is down, after its pause.
-func (l *lanes) takes(o *lane, now time.Time) bool {
+func (l *pushServices) takes(o *pushService, now time.Time) bool {
 	switch {
 	case o.down():
 		return o.underway == 0 && !now.Before(o.retryAt)
@@ -64,8 +66,8 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 }
 
 // filter lists push services to leave out. While no stranger can take a request, onlyListed is true, and it lists the services to choose
-// from instead. A service that has no lane yet is a stranger.
-func (l *lanes) filter(now time.Time) (onlyListed bool, services []string) {
+// from instead. A service that is not in byService yet is a stranger.
+func (l *pushServices) filter(now time.Time) (onlyListed bool, services []string) {
 	onlyListed = l.strangers >= maxStrangers
 	services = []string{}
 	for name, one := range l.byService {
@@ -78,7 +80,7 @@ func (l *lanes) filter(now time.Time) (onlyListed bool, services []string) {
 }
 
 // begin takes a place for a request, if there is one. Exactly one call of end, endAnswered or endFailed frees each place.
-func (l *lanes) begin(service string, now time.Time) bool {
+func (l *pushServices) begin(service string, now time.Time) bool {
 	one := l.get(service)
 	if !l.takes(one, now) {
 		return false
@@ -92,7 +94,7 @@ func (l *lanes) begin(service string, now time.Time) bool {
 
 // end frees the place of a request. Called by itself, it is for a request that this node broke off, which says nothing about the
 // push service.
-func (l *lanes) end(service string) *lane {
+func (l *pushServices) end(service string) *pushService {
 	one := l.get(service)
 	one.underway--
 	if !one.known {
@@ -103,7 +105,7 @@ func (l *lanes) end(service string) *lane {
 
 // endAnswered ends a request to a push service that works; accepted says that the service took the message. A service that only ever
 // answers that it does not know a device stays a stranger.
-func (l *lanes) endAnswered(service string, accepted bool) {
+func (l *pushServices) endAnswered(service string, accepted bool) {
 	one := l.end(service)
 	one.failures, one.retryAt = 0, time.Time{}
 	if accepted && !one.known {
@@ -115,7 +117,7 @@ func (l *lanes) endAnswered(service string, accepted bool) {
 // endFailed ends a request that failed. If one device fails again and again, only its first failure counts for the push service,
 // unless the service is down. Requests that began before the service was known to be down do not prolong the pause, unless the service
 // asks for a longer wait.
-func (l *lanes) endFailed(service string, first bool, now time.Time, after time.Duration) {
+func (l *pushServices) endFailed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
 	// A request that began before the pause: only the wait that the service asks for counts.
 	if one.down() && now.Before(one.retryAt) {
@@ -128,7 +130,7 @@ func (l *lanes) endFailed(service string, first bool, now time.Time, after time.
 		one.failures++
 	}
 	if one.down() {
-		pause := outbound.Pause(one.failures-outbound.Breaker, outbound.LongestDown)
+		pause := outbound.Pause(one.failures-outbound.FailuresUntilDown, outbound.LongestDown)
 		one.retryAt = now.Add(max(pause, after))
 	}
 }

@@ -12,7 +12,7 @@ import (
 // share. Once a service has accepted a message it gets as many requests as are allowed.
 func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 	const most = 5
-	l, now := newLanes(most), time.Now()
+	l, now := newPushServices(most), time.Now()
 	begin := func(service string, tries int) (begun int) {
 		for range tries {
 			if l.begin(service, now) {
@@ -45,8 +45,8 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 
 // A push service that fails several devices in a row gets one request at a time, after a pause; one success opens it.
 func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
-	l, now := newLanes(100), time.Now()
-	for range outbound.Breaker {
+	l, now := newPushServices(100), time.Now()
+	for range outbound.FailuresUntilDown {
 		if !l.begin("down", now) {
 			t.Fatal("no request was begun")
 		}
@@ -70,10 +70,10 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 // Of many requests at once, the first failures show that a push service is down. The failures of the rest do not prolong its first
 // pause, unless the service asks for more.
 func TestFailuresAtOnceAreOneTrial(t *testing.T) {
-	l, now := newLanes(100), time.Now()
+	l, now := newPushServices(100), time.Now()
 	l.begin("down", now)
 	l.endAnswered("down", true) // one that is known gets many requests at once
-	const most = 4 * outbound.Breaker
+	const most = 4 * outbound.FailuresUntilDown
 	for range most {
 		if !l.begin("down", now) {
 			t.Fatal("no request was begun")

@@ -112,8 +112,8 @@ func (w *world) write() {
 	}
 }
 
-// node makes the Web Push of one node, which may call push services on loopback.
-func (w *world) node(change ...func(*Config)) *Service {
+// newNode makes the Web Push of one node, which may call push services on loopback.
+func (w *world) newNode(change ...func(*Config)) *Service {
 	cfg := Config{
 		DB: w.DB, Stream: w.stream, Node: "node", Keys: keys, Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
@@ -141,14 +141,14 @@ func (w *world) register(s *Service, user services.UserID, name string) Register
 	w.T.Helper()
 	b := w.browsers[name]
 	if b == nil {
-		b = w.push.Browser(name)
+		b = w.push.Subscribe(name)
 		w.browsers[name] = b
 	}
 	return sqltest.Must(s.Register(w.Ctx, user, NewDevice{Endpoint: b.Endpoint, P256dh: b.P256dh, Auth: b.Auth, Silent: true}))(w.T)
 }
 
 // newCourier makes the courier of a node.
-func newCourier(s *Service) *courier { return s.courier(s.pool.Lease(reader)) }
+func newCourier(s *Service) *courier { return s.newCourier(s.pool.Lease(leaseName)) }
 
 // settle sends until nothing is left to do now.
 func (w *world) settle(c *courier) {

@@ -54,11 +54,11 @@ func alerts(change stream.Change, heard uint64) bool {
 // wants reports whether a device gets a change: if it is the first that it gets, if the total changed, or if the change alerts.
 // A device that is not silent gets only changes that alert, because browsers show a notice for every message to it.
 func (r row) wants(change stream.Change) bool {
-	loud := alerts(change, max(r.has, r.heard))
+	loud := alerts(change, max(r.heldVersion, r.heardVersion))
 	if !r.silent && !loud {
 		return false
 	}
-	return r.has == 0 || change.State.Total.Changed > r.has || loud
+	return r.heldVersion == 0 || change.State.Total.Changed > r.heldVersion || loud
 }
 
 // messageFor is the message about a change for a device. Silent is about this change; Alert is a state: the service worker may have
@@ -67,10 +67,10 @@ func (r row) messageFor(change stream.Change) message {
 	state := change.State
 	m := message{
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
-		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
+		Display: state.Total.Display, Silent: !alerts(change, max(r.heldVersion, r.heardVersion)),
 	}
 	// In quiet hours an alert is shown only if the device already has the alert's version.
-	if newest, loud := state.Alert(r.heard), state.AlertVersion(); newest != nil && (!state.Quiet || loud <= r.has) {
+	if newest, loud := state.Alert(r.heardVersion), state.AlertVersion(); newest != nil && (!state.Quiet || loud <= r.heldVersion) {
 		alert := stream.VersionText(loud)
 		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
 		if part := newest.Part; part != "" {
@@ -87,11 +87,11 @@ func (r row) topic() string { return r.hash[:topicLength] }
 // errBuilt ends the library's sending once the request is made: the library would use a client without the guard of addresses.
 var errBuilt = errors.New("the request is made")
 
-// builder takes the request that the library makes: the guarded client sends it.
-type builder struct{ request *http.Request }
+// requestCapture takes the request that the library makes: the guarded client sends it.
+type requestCapture struct{ request *http.Request }
 
 // Do takes the request.
-func (b *builder) Do(request *http.Request) (*http.Response, error) {
+func (b *requestCapture) Do(request *http.Request) (*http.Response, error) {
 	b.request = request
 	return nil, errBuilt
 }
@@ -110,14 +110,14 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 		if m.Silent {
 			urgency = webpush.UrgencyNormal // this message need not wake a device whose battery is low
 		}
-		var made builder
-		// The library encrypts and signs; the builder in place of its client keeps it from sending.
+		var made requestCapture
+		// The library encrypts and signs; the requestCapture in place of its client keeps it from sending.
 		got, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: r.endpoint, Keys: webpush.Keys{Auth: r.auth, P256dh: r.p256dh}}, &webpush.Options{
 			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.cfg.Keys.Subject), Topic: r.topic(), TTL: int(keptFor / time.Second), Urgency: urgency,
 			VAPIDPublicKey: s.cfg.Keys.Public, VAPIDPrivateKey: s.cfg.Keys.Private,
 		})
 		if got != nil {
-			_ = got.Body.Close() // there is no response: the builder returns an error
+			_ = got.Body.Close() // there is no response: the requestCapture returns an error
 		}
 		// The keys of the browser were checked at its registration, so an error is rare here.
 		if made.request == nil {

@@ -15,7 +15,7 @@ func TestAPanicOfALookEndsRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	looks := 0
-	s := newWorld(b).node(func(cfg *Config) {
+	s := newWorld(b).newNode(func(cfg *Config) {
 		cfg.Read = func(context.Context) (bool, error) {
 			if looks++; looks == 1 {
 				panic("while it looks")

@@ -20,7 +20,7 @@ func TestRegister(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		first := w.register(s, users[0], "phone")
 		if !first.Changed || w.register(s, users[0], "phone") != (Registered{ID: first.ID}) {
 			t.Errorf("%+v", first)
@@ -29,11 +29,11 @@ func TestRegister(t *testing.T) {
 		if other := w.register(s, users[0], "tablet"); !other.Changed || other.ID == first.ID {
 			t.Errorf("%+v", other)
 		}
-		list := sqltest.Must(s.Of(b.Ctx, users[0]))(t)
+		list := sqltest.Must(s.List(b.Ctx, users[0]))(t)
 		if len(list) != 2 || list[1].ID != first.ID || list[1].Endpoint != w.browsers["phone"].Endpoint || !list[1].Silent {
 			t.Errorf("%+v", list)
 		}
-		sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[1]))(t)), 0)
+		sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[1]))(t)), 0)
 		if _, some, err := s.byID(b.Ctx, users[1], first.ID); some || err != nil {
 			t.Errorf("bob reads ann's device: %v", err)
 		}
@@ -43,7 +43,7 @@ func TestRegister(t *testing.T) {
 		if removed := sqltest.Must(s.Unregister(b.Ctx, users[1], "", list[1].Endpoint))(t); removed {
 			t.Error("bob removes ann's device by its endpoint")
 		}
-		sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[0]))(t)), 2)
+		sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[0]))(t)), 2)
 		for _, want := range []bool{true, false} {
 			sqltest.Equal(t, sqltest.Must(s.Unregister(b.Ctx, users[0], first.ID, ""))(t), want)
 		}
@@ -81,18 +81,18 @@ func TestRegisterRefuses(t *testing.T) {
 		{NewDevice{good.Endpoint, good.P256dh, "not base64!", "", true}, "auth: it is not base64url"},
 		{NewDevice{good.Endpoint, good.P256dh, good.Auth, strings.Repeat("n", 65), true}, "name: "},
 	} {
-		_, err := w.node(func(cfg *Config) { cfg.Allow = nil }).Register(b.Ctx, user, c.d)
+		_, err := w.newNode(func(cfg *Config) { cfg.Allow = nil }).Register(b.Ctx, user, c.d)
 		if services.CodeOf(err) != services.Invalid || !strings.HasPrefix(fmt.Sprint(err), c.field) {
 			t.Errorf("%+v: %v", c.d, err)
 		}
 	}
-	_, err := w.node(func(cfg *Config) { cfg.Keys = Keys{} }).Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "", true})
-	if sqltest.Coded(t, err, services.Conflict); !strings.Contains(fmt.Sprint(err), "--vapid-private-key") {
+	_, err := w.newNode(func(cfg *Config) { cfg.Keys = Keys{} }).Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "", true})
+	if sqltest.WantCode(t, err, services.Conflict); !strings.Contains(fmt.Sprint(err), "--vapid-private-key") {
 		t.Error(err)
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(good.P256dh)
-	sqltest.Must(w.node().Register(b.Ctx, user, NewDevice{good.Endpoint, base64.StdEncoding.EncodeToString(raw), good.Auth + "==", "Ann's phone", true}))(t)
-	if again := sqltest.Must(w.node().Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "Ann's phone", true}))(t); again.Changed {
+	sqltest.Must(w.newNode().Register(b.Ctx, user, NewDevice{good.Endpoint, base64.StdEncoding.EncodeToString(raw), good.Auth + "==", "Ann's phone", true}))(t)
+	if again := sqltest.Must(w.newNode().Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "Ann's phone", true}))(t); again.Changed {
 		t.Error("the same keys in another form are other keys")
 	}
 }
@@ -103,7 +103,7 @@ func TestBrowserChangesItsUser(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
 		w.like(5, users[0])
 		w.like(2, users[1])
@@ -118,7 +118,7 @@ func TestBrowserChangesItsUser(t *testing.T) {
 		if m, _ := w.push.Last("phone"); m.Total != 2 || m.UserID != "user:bob" || !m.Silent {
 			t.Errorf("%+v", m)
 		}
-		sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[0]))(t)), 0)
+		sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[0]))(t)), 0)
 		if removed := sqltest.Must(s.Unregister(b.Ctx, users[0], of.ID, ""))(t); removed {
 			t.Error("the user before removes it")
 		}
@@ -138,10 +138,10 @@ func TestEndpointAloneSaysNothing(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
 		w.register(s, users[0], "phone")
-		own := sqltest.Must(s.Of(b.Ctx, users[0]))(t)
+		own := sqltest.Must(s.List(b.Ctx, users[0]))(t)
 		for _, endpoint := range []string{w.browsers["phone"].Endpoint, "https://push.example/nobody"} {
 			thief := devicestest.NewBrowser(endpoint)
 			of := NewDevice{thief.Endpoint, thief.P256dh, thief.Auth, "", true}
@@ -150,7 +150,7 @@ func TestEndpointAloneSaysNothing(t *testing.T) {
 					t.Errorf("%s: %+v", endpoint, got)
 				}
 			}
-			list := sqltest.Must(s.Of(b.Ctx, users[1]))(t)
+			list := sqltest.Must(s.List(b.Ctx, users[1]))(t)
 			if len(list) != 1 || list[0].Endpoint != endpoint {
 				t.Errorf("%+v", list)
 			}
@@ -165,7 +165,7 @@ func TestEndpointAloneSaysNothing(t *testing.T) {
 		w.like(3, users[0])
 		w.settle(c)
 		sqltest.Equal(t, w.lastOf("phone"), 3)
-		sqltest.Equal(t, sqltest.Must(s.Of(b.Ctx, users[0]))(t)[0].ID, own[0].ID)
+		sqltest.Equal(t, sqltest.Must(s.List(b.Ctx, users[0]))(t)[0].ID, own[0].ID)
 	})
 }
 
@@ -174,11 +174,11 @@ func TestNewKeysReplaceTheFormer(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
-	s := w.node()
+	s := w.newNode()
 	first := w.register(s, user, "phone")
-	w.browsers["phone"] = w.push.Browser("phone")
+	w.browsers["phone"] = w.push.Subscribe("phone")
 	again := w.register(s, user, "phone")
-	if list := sqltest.Must(s.Of(b.Ctx, user))(t); len(list) != 1 || list[0].ID != again.ID || again.ID == first.ID {
+	if list := sqltest.Must(s.List(b.Ctx, user))(t); len(list) != 1 || list[0].ID != again.ID || again.ID == first.ID {
 		t.Errorf("%+v", list)
 	}
 	w.like(2, user)
@@ -192,7 +192,7 @@ func TestOldestDeviceIsReplaced(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		w.register(s, users[1], "bob's")
 		for i := range MaxDevices {
 			b.Clock.Advance(time.Second)
@@ -202,7 +202,7 @@ func TestOldestDeviceIsReplaced(t *testing.T) {
 		w.register(s, users[0], "0") // it is the youngest now
 		b.Clock.Advance(time.Second)
 		w.register(s, users[0], "more")
-		list := sqltest.Must(s.Of(b.Ctx, users[0]))(t)
+		list := sqltest.Must(s.List(b.Ctx, users[0]))(t)
 		var names []string
 		for _, d := range list {
 			names = append(names, d.Endpoint[strings.LastIndex(d.Endpoint, "/")+1:])
@@ -210,7 +210,7 @@ func TestOldestDeviceIsReplaced(t *testing.T) {
 		if len(names) != MaxDevices || names[0] != "more" || names[1] != "0" || names[MaxDevices-1] != "2" {
 			t.Errorf("%v", names)
 		}
-		sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[1]))(t)), 1)
+		sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[1]))(t)), 1)
 		b.MustWrite(func(tx *sql.Tx) error {
 			n, err := forget(b.Ctx, tx, users[0])
 			sqltest.Equal(t, n, MaxDevices)

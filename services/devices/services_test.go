@@ -21,17 +21,17 @@ func TestGoneDevicesAreRemoved(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
 		for i, status := range []int{http.StatusNotFound, http.StatusGone} {
 			w.register(s, users[i], fmt.Sprint(status))
-			w.push.Status(status)
+			w.push.SetStatus(status)
 			w.like(1, users[i])
 			w.settle(c)
 			w.like(2, users[i])
 			w.settle(c)
 			sqltest.Equal(t, len(w.push.Take()), 1)
-			sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[i]))(t)), 0)
+			sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[i]))(t)), 0)
 			sqltest.Equal(t, s.Stats().Removed, uint64(i+1))
 		}
 	})
@@ -55,28 +55,28 @@ func TestRudePushServices(t *testing.T) {
 			b := peopletest.NewBundle(t, sqltest.SQLite(t))
 			w := newWorld(b)
 			user := b.MakeUsers("ann")[0]
-			s := w.node(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
+			s := w.newNode(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
 			co := newCourier(s)
 			w.register(s, user, "phone")
-			w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+			w.push.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 				c.answer(to, r)
 				return false
 			})
 			w.like(1, user)
 			w.settle(co)
-			if list := sqltest.Must(s.Of(b.Ctx, user))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, c.err) {
+			if list := sqltest.Must(s.List(b.Ctx, user))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, c.err) {
 				t.Errorf("%+v", list)
 			}
 			// The courier can have the end of its request before the push service is done with it.
-			eventually.Holds(t, "the push service sees that nobody waits", func() bool { return w.push.Under() == 0 })
-			w.push.Set(nil)
+			eventually.Holds(t, "the push service sees that nobody waits", func() bool { return w.push.Underway() == 0 })
+			w.push.SetAnswer(nil)
 			w.like(2, user)
 			w.settle(co)
 			sqltest.Equal(t, w.lastOf("phone"), 0) // the pause is not over
 			b.Clock.Advance(10 * time.Second)
 			w.settle(co)
 			sqltest.Equal(t, w.lastOf("phone"), 2)
-			if list := sqltest.Must(s.Of(b.Ctx, user))(t); !list[0].FailingSince.IsZero() || list[0].Error != "" || list[0].DeliveredAt.IsZero() {
+			if list := sqltest.Must(s.List(b.Ctx, user))(t); !list[0].FailingSince.IsZero() || list[0].Error != "" || list[0].DeliveredAt.IsZero() {
 				t.Errorf("%+v", list)
 			}
 		})
@@ -90,9 +90,9 @@ func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
-		bad := devicestest.NewBrowser(outboundtest.ServerOfNames(t, "a\x00b.example") + "/1")
+		bad := devicestest.NewBrowser(outboundtest.StartServerWithNames(t, "a\x00b.example") + "/1")
 		sqltest.Must(s.Register(b.Ctx, users[0], NewDevice{Endpoint: bad.Endpoint, P256dh: bad.P256dh, Auth: bad.Auth, Silent: true}))(t)
 		w.register(s, users[1], "phone")
 		w.like(1, users...)
@@ -100,7 +100,7 @@ func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 		w.like(2, users...)
 		w.settle(c)
 		sqltest.Equal(t, w.lastOf("phone"), 2)
-		if list := sqltest.Must(s.Of(b.Ctx, users[0]))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, "certificate is valid for a\uFFFDb.example") {
+		if list := sqltest.Must(s.List(b.Ctx, users[0]))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, "certificate is valid for a\uFFFDb.example") {
 			t.Errorf("%+v", list)
 		}
 	})
@@ -122,10 +122,10 @@ func TestRetryAfter(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		user := b.MakeUsers("ann")[0]
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
 		w.register(s, user, "phone")
-		w.push.Set(func(to http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
+		w.push.SetAnswer(func(to http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
 			to.Header().Set("Retry-After", "120")
 			to.WriteHeader(http.StatusTooManyRequests)
 			return false
@@ -133,7 +133,7 @@ func TestRetryAfter(t *testing.T) {
 		w.like(1, user)
 		w.settle(c)
 		sqltest.Equal(t, len(w.push.Take()), 1)
-		w.push.Set(nil)
+		w.push.SetAnswer(nil)
 		b.Clock.Advance(119 * time.Second)
 		w.like(2, user)
 		w.settle(c)
@@ -150,11 +150,11 @@ func TestGivenUpAfterADay(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		c := newCourier(s)
 		w.register(s, users[0], "broken")
 		w.register(s, users[1], "whole")
-		w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+		w.push.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 			if broken := strings.HasSuffix(r.URL.Path, "broken"); broken {
 				to.WriteHeader(http.StatusForbidden)
 				return false
@@ -178,7 +178,7 @@ func TestGivenUpAfterADay(t *testing.T) {
 		b.Clock.Advance(48 * time.Hour)
 		w.settle(c)
 		sqltest.Equal(t, len(w.push.Take()), 0)
-		w.push.Set(nil)
+		w.push.SetAnswer(nil)
 		w.like(4, users[0])
 		w.settle(c)
 		sqltest.Equal(t, w.lastOf("broken"), 4)
@@ -196,7 +196,7 @@ func TestPushServiceIsDown(t *testing.T) {
 		names = append(names, fmt.Sprint("u", i))
 	}
 	users := b.MakeUsers(names...)
-	s := w.node(func(cfg *Config) { cfg.Requests = 4 })
+	s := w.newNode(func(cfg *Config) { cfg.Requests = 4 })
 	c := newCourier(s)
 	for i, user := range users {
 		w.register(s, user, names[i])
@@ -204,10 +204,10 @@ func TestPushServiceIsDown(t *testing.T) {
 	w.like(1, users[0])
 	w.settle(c) // the push service is known
 	w.push.Take()
-	w.push.Status(http.StatusServiceUnavailable)
+	w.push.SetStatus(http.StatusServiceUnavailable)
 	w.like(1, users...)
 	w.settle(c)
-	if got := len(w.push.Take()); got < outbound.Breaker || got > outbound.Breaker+4 {
+	if got := len(w.push.Take()); got < outbound.FailuresUntilDown || got > outbound.FailuresUntilDown+4 {
 		t.Errorf("%d requests until it was known to be down", got)
 	}
 	for range 12 {
@@ -215,7 +215,7 @@ func TestPushServiceIsDown(t *testing.T) {
 		w.settle(c)
 	}
 	sqltest.Equal(t, len(w.push.Take()), 12)
-	w.push.Set(nil)
+	w.push.SetAnswer(nil)
 	w.like(2, users...)
 	b.Clock.Advance(30 * time.Hour)
 	w.settle(c)
@@ -236,7 +236,7 @@ func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 		names = append(names, fmt.Sprint("u", i))
 	}
 	users := b.MakeUsers(names...)
-	s := w.node(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
+	s := w.newNode(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
 	s.batch = 10
 	c := newCourier(s)
 	w.register(s, users[0], "phone")
@@ -246,13 +246,13 @@ func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 	var slow []*devicestest.Service
 	for i := range 12 {
 		one := devicestest.NewService(t, keys.Public)
-		one.Set(func(_ http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+		one.SetAnswer(func(_ http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 			<-r.Context().Done()
 			return false
 		})
 		slow = append(slow, one)
 		for _, user := range users[:1+i] {
-			browser := one.Browser(fmt.Sprint(user))
+			browser := one.Subscribe(fmt.Sprint(user))
 			sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth, Silent: true}))(t)
 		}
 	}
@@ -266,7 +266,7 @@ func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 	}
 	under := 0
 	for _, one := range slow {
-		under += one.Under()
+		under += one.Underway()
 	}
 	if under == 0 || under > maxStrangers {
 		t.Errorf("%d requests hang", under)

@@ -53,7 +53,7 @@ func idOf(user services.UserID, hash string) string {
 func ParseID(field, id string) (string, error) {
 	kind, key, err := services.SplitGlobalID(id)
 	if err != nil {
-		return "", services.About(field, err)
+		return "", services.WithArgument(field, err)
 	}
 	if raw, err := base64.RawURLEncoding.Strict().DecodeString(key); kind != services.DeviceType || err != nil || len(raw) != 16 {
 		return "", services.Errorf(services.Invalid, "%s: %s is not an ID of a device", field, services.Quote(id))
@@ -64,16 +64,16 @@ func ParseID(field, id string) (string, error) {
 // row is a device with the fields that the courier needs. See the table's migration for its columns. registeredAt is in
 // microseconds, as the statements compare it.
 type row struct {
-	hash         string // the key of the row: see hashOf
-	user         services.UserID
-	endpoint     string
-	service      string // the host of the endpoint
-	p256dh, auth string
-	vapid        string // the public key of the server with which the browser subscribed
-	silent       bool   // it also takes messages that show nothing
-	registeredAt int64
-	has, heard   uint64    // the version that the device has, and the one up to which items do not alert
-	want         uint64    // the version of the user's newest change
-	attempts     int       // failures in a row
-	firstAt      time.Time // when it first failed, or first waited for a socket to close
+	hash                      string // the key of the row: see hashOf
+	user                      services.UserID
+	endpoint                  string
+	service                   string // the host of the endpoint
+	p256dh, auth              string
+	vapid                     string // the public key of the server with which the browser subscribed
+	silent                    bool   // it also takes messages that show nothing
+	registeredAt              int64
+	heldVersion, heardVersion uint64    // the version that the device has, and the one up to which items do not alert
+	wantedVersion             uint64    // the version of the user's newest change
+	attempts                  int       // failures in a row
+	firstAt                   time.Time // when it first failed, or first waited for a socket to close
 }

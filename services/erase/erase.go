@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql"
 )
 
-// At is the position of a run of a step. Key is the user's key; the user's row in users is already deleted.
-type At struct {
+// Position says for which user a run of a step is, and where it begins. Key is the user's key; the user's row in users is already deleted.
+type Position struct {
 	User  services.UserID
 	Key   string
 	After int64 // where the previous run ended; 0: the beginning
@@ -25,20 +25,20 @@ type At struct {
 	Late bool
 }
 
-// Done is the outcome of a run of a step. It is recorded in the run's transaction, so that after a crash a step continues where it
+// Result is the outcome of a run of a step. It is recorded in the run's transaction, so that after a crash a step continues where it
 // ended.
-type Done struct {
-	Removed map[string]int // how many of each kind
-	After   int64          // where the next run continues
-	More    bool           // the step is not at its end
-	Waits   bool           // another pass is needed, after a while
+type Result struct {
+	Removed        map[string]int // how many of each kind
+	After          int64          // where the next run continues
+	More           bool           // the step is not at its end
+	NeedsLaterPass bool           // another pass is needed, after a while
 }
 
 // Step is one step. Run writes only in the transaction: other effects could not be rolled back, and a run is repeated after a
 // conflict.
 type Step struct {
 	Name string // stored: unique and the same across releases
-	Run  func(ctx context.Context, tx *sql.Tx, at At) (Done, error)
+	Run  func(ctx context.Context, tx *sql.Tx, at Position) (Result, error)
 }
 
 // Unname removes the key of a user from what requests wrote since a time. It runs in the transaction that frees the key. Until then
@@ -47,46 +47,46 @@ type Unname func(ctx context.Context, tx *sql.Tx, key string, since time.Time) e
 
 // These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.
 const (
-	// Batch is how many rows a run of Rows or Found removes at most: few enough that requests hardly notice the lock of SQLite's writer.
+	// Batch is how many rows a run of DeleteRows or UndoFound removes at most: so few that requests hardly notice the lock of SQLite's writer.
 	Batch = 200
-	// reach is about how many rows a part of Bound has. Rows that are only passed over are much cheaper than rows that are removed.
+	// reach is about how many rows a part of PartEndFinder has. Rows that are only passed over are much cheaper than rows that are removed.
 	reach = 10_000
 )
 
-// Rows returns the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by
+// DeleteRows returns the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by
 // which the subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for rows that other
 // counts include.
-func Rows(kind, table, column, keys string) Step {
+func DeleteRows(kind, table, column, keys string) Step {
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE (%[3]s) IN (SELECT %[3]s FROM %[1]s WHERE %[2]s = $1 LIMIT $2)`, table, column, keys))
-	return Step{Name: table + "." + column, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
+	return Step{Name: table + "." + column, Run: func(ctx context.Context, tx *sql.Tx, at Position) (Result, error) {
 		n, err := tx.Run(ctx, st, at.User, Batch)
 		// No position is needed: removed rows are not found again.
-		return Done{Removed: Count(kind, n), More: n == Batch}, err
+		return Result{Removed: RemovedCounts(kind, n), More: n == Batch}, err
 	}}
 }
 
-// Sweep returns the step that deletes the rows of a table that have the user in a column without an index: it walks along the first
+// SweepRows returns the step that deletes the rows of a table that have the user in a column without an index: it walks along the first
 // column of the primary key. That reads the whole table, but a part at a time; an index for the sake of erasures would slow each
 // write.
-func Sweep(kind, table, first, column string) Step {
-	bound := Bound(table, first)
+func SweepRows(kind, table, first, column string) Step {
+	bound := PartEndFinder(table, first)
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
 		`DELETE FROM %s WHERE %s > $2 AND %s <= $3 AND %s = $1`, table, first, first, column))
-	return Step{Name: table + "." + column, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
+	return Step{Name: table + "." + column, Run: func(ctx context.Context, tx *sql.Tx, at Position) (Result, error) {
 		end, last, err := bound(ctx, tx, at.After)
 		if err != nil {
-			return Done{}, err
+			return Result{}, err
 		}
 		n, err := tx.Run(ctx, st, at.User, at.After, end)
-		return Done{Removed: Count(kind, n), After: end, More: !last}, err
+		return Result{Removed: RemovedCounts(kind, n), After: end, More: !last}, err
 	}}
 }
 
-// Bound makes the function that finds the end of a part of a table: a value of the first column of its primary key, a bounded
+// PartEndFinder makes the function that finds the end of a part of a table: a value of the first column of its primary key, a bounded
 // number of rows after a position. last is true for the last part, which has no end: rows that are added meanwhile belong to it.
 // Rows with the same value stay together, so a part may be longer than the bound.
-func Bound(table, first string) func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {
+func PartEndFinder(table, first string) func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {
 	st := sql.NewStatement("bound of "+table, fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT 1 OFFSET $2`, table, first))
 	return func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {
 		found, err := tx.One(ctx, st, []any{after, reach}, &end)
@@ -97,12 +97,12 @@ func Bound(table, first string) func(ctx context.Context, tx *sql.Tx, after int6
 	}
 }
 
-// Found returns the step that reads the IDs of the user's next rows, at most Batch, and calls undo with them. The parameters of
+// UndoFound returns the step that reads the IDs of the user's next rows, at most Batch, and calls undo with them. The parameters of
 // find are the user, the position after which it looks, and the limit. If bound is not nil, the fourth parameter is the end of a
 // part of the table.
-func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx, int64) (int64, bool, error),
-	undo func(ctx context.Context, tx *sql.Tx, at At, found []int64) (map[string]int, error)) Step {
-	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (done Done, err error) {
+func UndoFound(name string, find sql.Statement, bound func(context.Context, *sql.Tx, int64) (int64, bool, error),
+	undo func(ctx context.Context, tx *sql.Tx, at Position, found []int64) (map[string]int, error)) Step {
+	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at Position) (done Result, err error) {
 		args, end, last := []any{at.User, at.After, Batch}, int64(math.MaxInt64), true
 		if bound != nil {
 			if end, last, err = bound(ctx, tx, at.After); err != nil {
@@ -110,7 +110,7 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 			}
 			args = append(args, end)
 		}
-		found, err := sql.Column[int64](ctx, tx, find, args...)
+		found, err := sql.ReadColumn[int64](ctx, tx, find, args...)
 		if err != nil {
 			return done, err
 		}
@@ -126,17 +126,17 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 	}}
 }
 
-// Of returns the step that calls do once, in one transaction. No Batch bounds the rows that do removes, so it is only for rows
+// CallOnce returns the step that calls do once, in one transaction. No Batch bounds the rows that do removes, so it is only for rows
 // whose number stays small.
-func Of(name, kind string, do func(ctx context.Context, tx *sql.Tx, user services.UserID) (int, error)) Step {
-	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
+func CallOnce(name, kind string, do func(ctx context.Context, tx *sql.Tx, user services.UserID) (int, error)) Step {
+	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at Position) (Result, error) {
 		n, err := do(ctx, tx, at.User)
-		return Done{Removed: Count(kind, n)}, err
+		return Result{Removed: RemovedCounts(kind, n)}, err
 	}}
 }
 
-// Count returns how many of a kind were removed; nil for none.
-func Count(kind string, n int) map[string]int {
+// RemovedCounts returns how many of a kind were removed; nil for none.
+func RemovedCounts(kind string, n int) map[string]int {
 	if kind == "" || n == 0 {
 		return nil
 	}

@@ -14,10 +14,10 @@ var userFields = map[string]bool{
 	"author": true, "recipient": true, "actor": true, "host": true, "user": true, "users": true, "hosts": true,
 }
 
-// NamedBy reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It looks at
+// NamesUser reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It looks at
 // the names of fields, so that one function finds the jobs of all features. In doubt it reports true: an erasure removes a job too
 // many rather than one too few.
-func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
+func NamesUser(user services.UserID, kind, key string, payload []byte) bool {
 	number := services.UserIDText(user)
 	before, after, pair := strings.Cut(key, "/")
 	// The first part of the key of a chat job is a conversation and not a user.

@@ -164,7 +164,7 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
 		return erasure, err
 	}
-	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
+	return erasure, jobs.Enqueue(ctx, tx, jobs.UserJob(JobKind, user))
 }
 
 // resume returns the erasure of a key, if it has not ended, and enqueues another job if its job is dead.
@@ -176,7 +176,7 @@ func resume(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found
 	if found, err = tx.One(ctx, erasedUser, []any{key}, &user); err != nil || !found {
 		return erasure, false, err
 	}
-	return erasure, true, jobs.Revive(ctx, tx, jobs.UserKeyed(JobKind, user))
+	return erasure, true, jobs.Revive(ctx, tx, jobs.UserJob(JobKind, user))
 }
 
 // ByName returns the erasure of a name; the second result is false if there is none.

@@ -22,8 +22,8 @@ const leaver = "leaver" // the key of the user who is erased
 type world struct {
 	*fanouttest.World
 	*Service
-	user services.UserID
-	told []string // the keys that Gone was called with
+	user     services.UserID
+	goneKeys []string // the keys that Gone was called with
 }
 
 // newWorld makes a node whose erasures consist of the given steps, and the user to erase.
@@ -31,10 +31,10 @@ func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *wo
 	t.Helper()
 	w := &world{World: fanouttest.New(t, options)}
 	w.Service = New(Config{
-		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Memory.People, Log: w.Memory.Log, Clock: w.Clock, Steps: steps,
-		Gone: func(key string) { w.told = append(w.told, key) },
+		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Log: w.Caches.Log, Clock: w.Clock, Steps: steps,
+		Gone: func(key string) { w.goneKeys = append(w.goneKeys, key) },
 	})
-	w.user = w.Named(leaver)[0]
+	w.user = w.MakeNamedUsers(leaver)[0]
 	w.follow()
 	return w
 }
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *wo
 // follow brings the node cache up to date.
 func (w *world) follow() {
 	w.TB.Helper()
-	_, err := w.Memory.Log.RunOnce(w.TB.Context())
+	_, err := w.Caches.Log.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
@@ -58,7 +58,7 @@ func (w *world) begin() Erasure {
 func (w *world) end(erasure Erasure) Erasure {
 	w.TB.Helper()
 	for range 100 {
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		now, found, err := w.ByName(w.TB.Context(), erasure.Name)
 		if w.Must(err); !found || now.Done() {
 			return now
@@ -71,7 +71,7 @@ func (w *world) end(erasure Erasure) Erasure {
 
 // nothing returns a step that finds nothing.
 func nothing(name string) erase.Step {
-	return erase.Step{Name: name, Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) { return erase.Done{}, nil }}
+	return erase.Step{Name: name, Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) { return erase.Result{}, nil }}
 }
 
 // A request that was under way when the erasure began adds something within the grace, after the step that would remove it. The
@@ -80,17 +80,17 @@ func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 	var w *world
 	left, runs := 1, 0
 	w = newWorld(t, fanouttest.Options{Redis: "embedded"},
-		erase.Step{Name: "facts", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
+		erase.Step{Name: "facts", Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) {
 			found := left
 			left = 0
-			return erase.Done{Removed: erase.Count("posts", found)}, nil
+			return erase.Result{Removed: erase.RemovedCounts("posts", found)}, nil
 		}},
-		erase.Step{Name: "long", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
+		erase.Step{Name: "long", Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) {
 			if runs++; runs == 3 {
 				left = 1 // after 3 s
 				w.Clock.Advance(time.Minute)
 			}
-			return erase.Done{}, nil
+			return erase.Result{}, nil
 		}})
 	if done := w.end(w.begin()); left != 0 || done.Removed["posts"] != 2 {
 		t.Errorf("%d are left, removed %v", left, done.Removed)
@@ -99,24 +99,24 @@ func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 
 // A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node
 // forgets it again, long before the end, and closes the sockets that were opened with it.
-func TestANodeForgetsAUserWhoIsLeavingAgain(t *testing.T) {
+func TestANodeForgetsALeavingUserAgain(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
-	w.Memory.People.KeepNumber(leaver, w.user)
+	w.Caches.People.KeepNumber(leaver, w.user)
 	erasure := w.begin()
 	w.follow()
-	if w.Memory.People.KnowsNumber(leaver) || len(w.told) != 1 {
-		t.Errorf("the user is known, told %q", w.told)
+	if w.Caches.People.KnowsNumber(leaver) || len(w.goneKeys) != 1 {
+		t.Errorf("the user is known, told %q", w.goneKeys)
 	}
-	w.Memory.People.KeepNumber(leaver, w.user)
-	w.Work(w.Fanout)
+	w.Caches.People.KeepNumber(leaver, w.user)
+	w.RunDueJobs(w.Fanout)
 	w.follow()
-	if w.Memory.People.KnowsNumber(leaver) || len(w.told) != 2 {
-		t.Errorf("the user is known again, told %q", w.told)
+	if w.Caches.People.KnowsNumber(leaver) || len(w.goneKeys) != 2 {
+		t.Errorf("the user is known again, told %q", w.goneKeys)
 	}
 	w.end(erasure)
 	w.follow()
-	if len(w.told) != 2 {
-		t.Errorf("told %q", w.told)
+	if len(w.goneKeys) != 2 {
+		t.Errorf("told %q", w.goneKeys)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 		t.Fatal(number, found, err)
 	}
 	w.end(w.begin())
-	again := w.Named(leaver)[0]
+	again := w.MakeNamedUsers(leaver)[0]
 	follow()
 	if number, _, err := late.People.Number(t.Context(), leaver); err != nil || number != again {
 		t.Errorf("the key is of %d, the late node says %d, %v", again, number, err)
@@ -177,36 +177,36 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 // so no node shows the profile any more.
 func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
-	w.Memory.People.Keep(w.user, services.User{Number: w.user, Key: leaver, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
+	w.Caches.People.Keep(w.user, services.User{Number: w.user, Key: leaver, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
 	w.begin()
 	w.follow()
-	if user, known := w.Memory.People.Get(w.user); known {
+	if user, known := w.Caches.People.Get(w.user); known {
 		t.Errorf("the node has %+v", user)
 	}
 }
 
 // An erasure whose job is dead, because of an error that has been corrected since, continues when it is requested again. While it
 // has a job, another request adds no job.
-func TestToAskAgainRevivesAnErasure(t *testing.T) {
+func TestASecondRequestRevivesADeadErasure(t *testing.T) {
 	broken := true
-	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
+	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) {
 		if broken {
-			return erase.Done{}, errors.New("broken")
+			return erase.Result{}, errors.New("broken")
 		}
-		return erase.Done{}, nil
+		return erase.Result{}, nil
 	}})
 	erasure := w.begin()
 	for range 3 {
 		w.begin()
 	}
-	if waiting, dead := w.Jobs(); waiting != 1 || dead != 0 {
+	if waiting, dead := w.CountJobs(); waiting != 1 || dead != 0 {
 		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 	}
 	for range 100 {
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		w.Clock.Advance(time.Minute)
 	}
-	if waiting, dead := w.Jobs(); waiting != 0 || dead != 1 {
+	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 1 {
 		t.Fatalf("%d jobs wait, %d are dead: the test proves nothing", waiting, dead)
 	}
 	broken = false
@@ -214,16 +214,16 @@ func TestToAskAgainRevivesAnErasure(t *testing.T) {
 		t.Errorf("asked again it is %q, it was %q", again.Name, erasure.Name)
 	}
 	w.end(erasure)
-	if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 {
+	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 {
 		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 	}
 }
 
 // One of several concurrent requests begins the erasure, and the others return the same erasure.
-func TestRequestsAtOnceBeginOneErasure(t *testing.T) {
+func TestConcurrentRequestsBeginOneErasure(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}, nothing("nothing"))
 	for range 10 {
-		w.Named(leaver)
+		w.MakeNamedUsers(leaver)
 		var all sync.WaitGroup
 		names, errs := make([]string, 6), make([]error, 6)
 		for i := range names {

@@ -7,9 +7,9 @@ import (
 	"tidings/services/sql"
 )
 
-// roundHeld is how long a round may stand still before another erasure begins its own round. The job of the round's leader may
+// roundStaleAfter is how long a round may stand still before another erasure begins its own round. The job of the round's leader may
 // have died, or wait long for a worker.
-const roundHeld = time.Minute
+const roundStaleAfter = time.Minute
 
 // round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to the step of scrubbing
 // when the round began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round.
@@ -30,9 +30,9 @@ var (
 	moveServed = sql.NewStatement("move on the erasures of a round", `UPDATE erasures SET step = $3 WHERE {in id $1 TEXT} AND step = $2 AND after = 0`)
 )
 
-// join makes an erasure the leader of a round, if there is no round. wait is how long to wait for the round of another erasure,
-// and 0 if the caller may scrub. A caller that may scrub calls pause at the end of the part.
-func (s *Service) join(ctx context.Context, at progress) (wait time.Duration, err error) {
+// joinRound makes an erasure the leader of a round, if there is no round. wait is how long to wait for the round of another erasure,
+// and 0 if the caller may scrub. A caller that may scrub calls pauseRound at the end of the part.
+func (s *Service) joinRound(ctx context.Context, at progress) (wait time.Duration, err error) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
 	r, now := &s.scrubbing.round, s.cfg.DB.Now()
@@ -40,21 +40,21 @@ func (s *Service) join(ctx context.Context, at progress) (wait time.Duration, er
 	case r.leader == at.id:
 		r.busy = true
 		return 0, nil
-	case r.leader != "" && (r.busy || now.Sub(r.moved) < roundHeld) && at.after == 0:
+	case r.leader != "" && (r.busy || now.Sub(r.moved) < roundStaleAfter) && at.after == 0:
 		// The more erasures wait, the less often each of them asks.
 		return min(time.Second+time.Duration(len(r.serves))*20*time.Millisecond, longestWait), nil
 	case at.after > 0: // the erasure had begun the step before this node started, or stood still
 		return 0, nil
 	}
-	serves, err := sql.Column[string](ctx, s.cfg.DB, scrubWaits, at.step)
+	serves, err := sql.ReadColumn[string](ctx, s.cfg.DB, scrubWaits, at.step)
 	if err == nil {
 		*r = round{leader: at.id, serves: serves, began: now, moved: now, busy: true}
 	}
 	return 0, err
 }
 
-// pause notes that the leader's job has ended a part. From then on the round stands still until the job begins the next part.
-func (s *Service) pause(erasure string) {
+// pauseRound notes that the leader's job has ended a part. From then on the round stands still until the job begins the next part.
+func (s *Service) pauseRound(erasure string) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
 	if r := &s.scrubbing.round; r.leader == erasure {
@@ -62,8 +62,8 @@ func (s *Service) pause(erasure string) {
 	}
 }
 
-// leave ends the round of an erasure, so that the next erasure may begin one. It does nothing if the erasure leads no round.
-func (s *Service) leave(erasure, step string) {
+// endRound ends the round of an erasure, so that the next erasure may begin one. It does nothing if the erasure leads no round.
+func (s *Service) endRound(erasure, step string) {
 	s.scrubbing.Lock()
 	ended := s.scrubbing.round
 	if ended.leader == erasure {

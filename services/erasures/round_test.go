@@ -19,9 +19,9 @@ import (
 // crowd is a node on SQLite whose users have notes. Its file is so large that a scrub takes several parts.
 type crowd struct {
 	*world
-	file     string       // the path of the database's file
-	said     bytes.Buffer // the server's log
-	erasures []Erasure    // of all users, as they were when they began
+	file      string       // the path of the database's file
+	serverLog bytes.Buffer // the server's log
+	erasures  []Erasure    // of all users, as they were when they began
 }
 
 // newCrowd makes a node with this many users, and begins to erase all of them.
@@ -29,13 +29,13 @@ func newCrowd(t *testing.T, users int) *crowd {
 	t.Helper()
 	url := sqltest.SQLite(t)
 	c := &crowd{file: strings.TrimPrefix(url, "sqlite:")}
-	c.world = newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, erase.Rows("notes", "notes", "user_number", "id"))
-	c.cfg.Logger = slog.New(slog.NewTextHandler(&c.said, nil))
+	c.world = newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, erase.DeleteRows("notes", "notes", "user_number", "id"))
+	c.cfg.Logger = slog.New(slog.NewTextHandler(&c.serverLog, nil))
 	keys := make([]string, users)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("parting-%03d", i)
 	}
-	numbers := c.Named(keys...)
+	numbers := c.MakeNamedUsers(keys...)
 	c.Write(func(ctx context.Context, tx *sql.Tx) error {
 		texts := []string{
 			`CREATE TABLE notes (id INTEGER PRIMARY KEY, user_number INTEGER NOT NULL, text TEXT NOT NULL)`,
@@ -59,8 +59,8 @@ func newCrowd(t *testing.T, users int) *crowd {
 	return c
 }
 
-// left returns how many erasures go on.
-func (c *crowd) left() (left int) {
+// countUnfinished returns how many erasures go on.
+func (c *crowd) countUnfinished() (left int) {
 	c.TB.Helper()
 	for _, erasure := range c.erasures {
 		now, _, err := c.ByName(c.TB.Context(), erasure.Name)
@@ -75,19 +75,19 @@ func (c *crowd) left() (left int) {
 func (c *crowd) end(often func()) {
 	c.TB.Helper()
 	for range 300 {
-		c.Work(c.Fanout)
-		if c.left() == 0 {
+		c.RunDueJobs(c.Fanout)
+		if c.countUnfinished() == 0 {
 			return
 		}
 		often()
 		c.Clock.Advance(time.Second)
 	}
-	c.TB.Fatalf("%d erasures do not end", c.left())
+	c.TB.Fatalf("%d erasures do not end", c.countUnfinished())
 }
 
 // rounds returns how many rounds over the file have ended.
 func (c *crowd) rounds() int {
-	return strings.Count(c.said.String(), "a round over the database's file has ended")
+	return strings.Count(c.serverLog.String(), "a round over the database's file has ended")
 }
 
 // assertNothingLeft checks that the file and its log have nothing of the users, and that the server logged no warning.
@@ -102,7 +102,7 @@ func (c *crowd) assertNothingLeft() {
 			}
 		}
 	}
-	if text := c.said.String(); strings.Contains(text, "level=WARN") {
+	if text := c.serverLog.String(); strings.Contains(text, "level=WARN") {
 		c.TB.Errorf("the log says %s", text)
 	}
 }
@@ -129,27 +129,27 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	}
 	first, second := progress{id: c.erasures[0].Name, step: scrubFile}, progress{id: c.erasures[1].Name, step: scrubFile}
 	comes(first.id)
-	if wait, err := c.join(t.Context(), first); err != nil || wait > 0 {
+	if wait, err := c.joinRound(t.Context(), first); err != nil || wait > 0 {
 		t.Fatalf("the first waits for %v, %v", wait, err)
 	}
 	comes(second.id)
-	if wait, err := c.join(t.Context(), second); err != nil || wait == 0 {
+	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("the second waits for %v, %v", wait, err)
 	}
 	if serves := c.served(first.id); len(serves) != 1 || serves[0] != first.id {
 		t.Errorf("the round serves %q", serves)
 	}
-	c.Clock.Advance(2 * roundHeld)
-	if wait, err := c.join(t.Context(), second); err != nil || wait == 0 {
+	c.Clock.Advance(2 * roundStaleAfter)
+	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("while a part takes long the second waits for %v, %v", wait, err)
 	}
-	c.pause(first.id)
-	c.Clock.Advance(roundHeld / 2)
-	if wait, err := c.join(t.Context(), second); err != nil || wait == 0 {
+	c.pauseRound(first.id)
+	c.Clock.Advance(roundStaleAfter / 2)
+	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("between two parts the second waits for %v, %v", wait, err)
 	}
-	c.leave(first.id, scrubFile)
-	if wait, err := c.join(t.Context(), second); err != nil || wait > 0 {
+	c.endRound(first.id, scrubFile)
+	if wait, err := c.joinRound(t.Context(), second); err != nil || wait > 0 {
 		t.Errorf("after the round the second waits for %v, %v", wait, err)
 	}
 }

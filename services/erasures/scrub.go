@@ -48,10 +48,10 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) 
 	if at.step == emptyLog {
 		return s.emptyLog(ctx, user, at)
 	}
-	if wait, err = s.join(ctx, at); err != nil || wait > 0 {
+	if wait, err = s.joinRound(ctx, at); err != nil || wait > 0 {
 		return false, wait, err
 	}
-	defer s.pause(at.id)
+	defer s.pauseRound(at.id)
 	part, given, wait, err := s.scrubPart(ctx, at)
 	if err != nil || wait > 0 {
 		return false, wait, err
@@ -67,7 +67,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) 
 	default:
 		next.step, ended = emptyLog, true
 	}
-	moved, err := s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
+	moved, err := s.writeUnlessMoved(ctx, user, at, func(tx *sql.Tx) error {
 		if !ended {
 			return s.save(ctx, tx, next)
 		}
@@ -84,7 +84,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) 
 		return err
 	})
 	if moved && ended {
-		s.leave(at.id, at.step)
+		s.endRound(at.id, at.step)
 		for _, erasure := range serves {
 			if given != "" {
 				s.warn("a user is erased, but the bytes of what they had may still be in the database's file: it was not scrubbed", "erasure", erasure, "reason", given)
@@ -106,7 +106,7 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at progres
 		s.warn("a user is erased, but a reader of the database holds its write-ahead log, which may still have texts of theirs; "+
 			"the next erasure or the end of the server empties it", "erasure", at.id, "error", fault)
 	}
-	moved, err := s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
+	moved, err := s.writeUnlessMoved(ctx, user, at, func(tx *sql.Tx) error {
 		if more {
 			return s.save(ctx, tx, next)
 		}
@@ -115,9 +115,9 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at progres
 	return moved && !more, wait, err
 }
 
-// moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether the function
+// writeUnlessMoved runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether the function
 // ran. Scrubbing needs this check, because its work is done outside of the transaction that records it.
-func (s *Service) moveOn(ctx context.Context, user services.UserID, at progress, do func(tx *sql.Tx) error) (moved bool, err error) {
+func (s *Service) writeUnlessMoved(ctx context.Context, user services.UserID, at progress, do func(tx *sql.Tx) error) (moved bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		now, err := s.lock(ctx, tx, user)
 		if moved = err == nil && now.step == at.step && now.after == at.after; !moved {
@@ -130,11 +130,11 @@ func (s *Service) moveOn(ctx context.Context, user services.UserID, at progress,
 
 // scrubPart scrubs the next part of the file. given says why the scrub is given up: the file is damaged, its pages are not understood, or a
 // reader holds the log, which would grow by as much as is overwritten. wait is how long to wait for such a reader.
-func (s *Service) scrubPart(ctx context.Context, at progress) (part sql.Scrubbed, given string, wait time.Duration, err error) {
+func (s *Service) scrubPart(ctx context.Context, at progress) (part sql.ScrubbedPart, given string, wait time.Duration, err error) {
 	// The file is checked before the first page is overwritten, because a scrub may damage a damaged file further. The check
 	// reads the whole file.
 	if at.step == scrubFile && at.after == 0 {
-		damage, err := s.cfg.DB.Damage(ctx)
+		damage, err := s.cfg.DB.FindDamage(ctx)
 		if damage != "" && s.cfg.Logger != nil {
 			s.cfg.Logger.Error("the database's file is damaged", "damage", damage)
 		}

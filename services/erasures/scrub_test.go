@@ -30,7 +30,7 @@ func (w *world) at() string {
 // runOneSecond runs the due jobs, and advances the clock by a second.
 func (w *world) runOneSecond(erasure Erasure) Erasure {
 	w.TB.Helper()
-	w.Work(w.Fanout)
+	w.RunDueJobs(w.Fanout)
 	w.Clock.Advance(time.Second)
 	now, _, err := w.ByName(w.TB.Context(), erasure.Name)
 	w.Must(err)
@@ -92,7 +92,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 		}
 		return nil
 	})
-	if damage, err := w.Store.Damage(t.Context()); err != nil || damage == "" {
+	if damage, err := w.Store.FindDamage(t.Context()); err != nil || damage == "" {
 		t.Fatalf("the file is not damaged: %q, %v", damage, err)
 	}
 	if erasure := w.end(w.begin()); !erasure.Done() {

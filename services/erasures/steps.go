@@ -20,7 +20,7 @@ type progress struct {
 	pass, found   int            // found: how much the pass has found so far
 	after         int64          // where the step goes on
 	counts        map[string]int // of removed things, by kind
-	ended         bool           // the pass came to its end
+	passEnded     bool           // the pass came to its end
 }
 
 const (
@@ -40,14 +40,14 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}
 	// Each run of the job deletes the keys again, because the job of another user may have written a key meanwhile.
-	if err := s.cfg.Redis.Erase(ctx, user); err != nil {
+	if err := s.cfg.Redis.EraseUser(ctx, user); err != nil {
 		return err
 	}
 	for range stepsAtOnce {
 		at, done, err := s.step(ctx, user)
 		wait := time.Duration(0)
 		// step leaves the steps of scrub alone, because they need more than one transaction.
-		if err == nil && at.scrubs() && !at.ended && !done {
+		if err == nil && at.scrubs() && !at.passEnded && !done {
 			done, wait, err = s.scrub(ctx, user, at)
 		}
 		// Another worker has ended the erasure, or this job is a late copy.
@@ -61,20 +61,20 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 			if s.cfg.Logger != nil && at.id != "" {
 				s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
 			}
-			return s.cfg.Redis.Erase(ctx, user) // if this fails, the job is repeated
-		case at.ended:
+			return s.cfg.Redis.EraseUser(ctx, user) // if this fails, the job is repeated
+		case at.passEnded:
 			wait = min(passAfter*time.Duration(at.pass), longestWait)
 		}
 		if wait > 0 {
-			return s.again(ctx, job, user, wait)
+			return s.requeue(ctx, job, user, wait)
 		}
 	}
-	return s.again(ctx, job, user, 0)
+	return s.requeue(ctx, job, user, 0)
 }
 
-// again replaces the job by a job that continues the erasure after wait.
-func (s *Service) again(ctx context.Context, job jobs.Job, user services.UserID, wait time.Duration) error {
-	next := jobs.UserKeyed(JobKind, user)
+// requeue replaces the job by a job that continues the erasure after wait.
+func (s *Service) requeue(ctx context.Context, job jobs.Job, user services.UserID, wait time.Duration) error {
+	next := jobs.UserJob(JobKind, user)
 	if wait > 0 {
 		next.NotBefore = s.cfg.DB.Now().Add(wait)
 	}
@@ -96,7 +96,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 			return nil
 		}
 		index := s.stepIndex[at.step] // 0 for a step of another release: all steps then run again, which does no harm
-		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
+		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.Position{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
 		if err != nil {
 			return fmt.Errorf("step %s: %w", at.step, err)
 		}
@@ -104,8 +104,8 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 			at.counts[kind] += n
 			at.found += n
 		}
-		// A step that waits counts as if it had found something, so that this pass cannot be the last.
-		if result.Waits {
+		// A step that needs a later pass counts as if it had found something, so that this pass cannot be the last.
+		if result.NeedsLaterPass {
 			at.found++
 		}
 		switch {
@@ -115,7 +115,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 			at.step, at.after = s.cfg.Steps[index+1].Name, 0
 		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
 			if s.cfg.DB.Scrubs() {
-				at.step, at.after, at.ended = scrubFile, 0, true // run waits then, so that erasures that began together come to the same round
+				at.step, at.after, at.passEnded = scrubFile, 0, true // run waits then, so that erasures that began together come to the same round
 				break
 			}
 			done = true
@@ -166,7 +166,7 @@ func (s *Service) end(ctx context.Context, tx *sql.Tx, at progress) error {
 // erasure began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it
 // finds nothing: a request may still add something after it.
 func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *progress) error {
-	at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
+	at.pass, at.step, at.after, at.found, at.passEnded = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
 	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {
 		at.found = 1
 	}

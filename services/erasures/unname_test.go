@@ -20,7 +20,7 @@ import (
 func TestWhatNamesTheUserUntilTheKeyIsFreeIsRemoved(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		requests := 0
-		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 			requests++
 			id := services.PostIDAt(tx.Now) + services.PostID(requests)
 			for _, text := range []string{
@@ -30,12 +30,12 @@ func TestWhatNamesTheUserUntilTheKeyIsFreeIsRemoved(t *testing.T) {
 					requests, sql.Micros(tx.Now), leaver),
 			} {
 				if _, err := tx.Lines(ctx, text); err != nil {
-					return erase.Done{}, err
+					return erase.Result{}, err
 				}
 			}
-			return erase.Done{}, nil
+			return erase.Result{}, nil
 		}}
-		w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, slices.Concat(jobs.Erase(JobKind), acts.Erase, []erase.Step{request})...)
+		w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, slices.Concat(jobs.EraseSteps(JobKind), acts.EraseSteps, []erase.Step{request})...)
 		w.cfg.Unname = []erase.Unname{acts.Unname, jobs.Unname}
 		w.end(w.begin())
 		for _, table := range []string{"acts", "idempotency", "erasures"} {

@@ -35,7 +35,7 @@ const (
 // a document makes the author's pulled posts count, so a naming chunk that a dead node left may concern everybody's counts.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMode, Class: jobs.Short, Each: jobs.OfUser(f.findMode), Changes: jobs.NoCounts()},
+		{Name: jobMode, Class: jobs.Short, Each: jobs.UserWork(f.findMode), Changes: jobs.NoCounts()},
 		{Name: jobModes, Class: jobs.Bulk, Each: f.runModes, Changes: jobs.NoCounts()},
 		{Name: jobName, Class: jobs.Bulk, Each: f.runName, Changes: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
@@ -55,13 +55,13 @@ type FollowerChunk struct {
 // ModeJob is the job that recounts an author's followers a little later than now, because a follow or an unfollow has changed their
 // number. The jobs of one author have one key, so a burst of follows is one count.
 func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
-	job := jobs.UserKeyed(jobMode, author)
+	job := jobs.UserJob(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
 	return job
 }
 
 // modesJob is the job that recounts all audiences: after an import, or when the thresholds have changed.
-func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
+func modesJob() jobs.NewJob { return jobs.KeyedJob(jobModes, "all") }
 
 // QueueModes queues a job that recounts all audiences. An import needs it: its follows come into SQL without jobs of their own.
 func QueueModes(ctx context.Context, db *sql.DB) error {
@@ -91,7 +91,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	return jobs.Merge[services.Author, int]{
 		Name: func() string { return fmt.Sprintf("mode of author %d", author) },
 		Mark: func(ctx context.Context) (known services.Author, ok bool, err error) {
-			known, putOff, err := f.author(ctx, author)
+			known, putOff, err := f.readAuthor(ctx, author)
 			return known, !putOff, err
 		},
 		// Counting stops at the highest threshold: above it the mode cannot change any more.
@@ -106,10 +106,10 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	}.Run(ctx)
 }
 
-// author reads the stored state of an author; without a row it returns the zero state. A count of thousands is put off while the
+// readAuthor reads the stored state of an author; without a row it returns the zero state. A count of thousands is put off while the
 // last one is recent: putOff then says that a job for it is queued, and findMode ends. An author whose mode is about to change is
 // never put off.
-func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
+func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
 	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
 	if err != nil {
 		return known, false, err
@@ -121,7 +121,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	if !has || known.Followers < alwaysCountedBelow || !f.clock.Now().Before(again) || modeWithoutCount(known) != known.Mode {
 		return known, false, nil
 	}
-	job := jobs.UserKeyed(jobMode, author)
+	job := jobs.UserJob(jobMode, author)
 	job.NotBefore = again
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
@@ -205,7 +205,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 // chunks and the announcement commit with the author's Pull: documents that are rebuilt later name the author because of that
 // column.
 func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
-	naming, err := jobs.Chunked(jobName, chunks)
+	naming, err := jobs.ChunkJobs(jobName, chunks)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 		if err != nil || !last {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, jobs.UserKeyed(jobMode, chunk.Author))
+		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobMode, chunk.Author))
 	})
 }
 
@@ -246,22 +246,22 @@ func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.J
 // it runs. Dormant followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
-	// refuse the name, see NameIn.
+	// refuse the name, see WriteNames.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
 	}
 	return f.EachFollower(ctx, chunk, f.Projector.ActiveSince(), func(edges []services.Edge) error {
-		return f.NameIn(ctx, field, stamp, edges)
+		return f.WriteNames(ctx, field, stamp, edges)
 	})
 }
 
-// NameIn writes authors into followers' documents, in a field, by edges that were read after a stamp. A document
+// WriteNames writes authors into followers' documents, in a field, by edges that were read after a stamp. A document
 // refuses the names if something was removed from it since the stamp; that follower is then reconciled with the author.
-func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
-	adds := make([]rdb.AddNamed, len(edges))
+func (f *Fanout) WriteNames(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
+	adds := make([]rdb.NamedAdd, len(edges))
 	for i, edge := range edges {
-		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: edge.Pulled()}
+		adds[i] = rdb.NamedAdd{Reader: edge.Follower, Author: edge.Pulled()}
 		// A document stores different data of pulled authors and of hosts: for a host also whether none of their shows counts
 		// (Quiet).
 		if field == rdb.Hosts {
@@ -272,7 +272,7 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	if err != nil {
 		return err
 	}
-	if err := f.Projector.Changed(ctx, FollowerIDs(edges), results); err != nil {
+	if err := f.Projector.HintAndMark(ctx, FollowerIDs(edges), results); err != nil {
 		return err
 	}
 	// Few documents refuse, because something must have been removed during this chunk. Each of their followers is read again
@@ -304,7 +304,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 			}
 			queued := make([]jobs.NewJob, len(authors))
 			for i, author := range authors {
-				queued[i] = jobs.UserKeyed(jobMode, author)
+				queued[i] = jobs.UserJob(jobMode, author)
 			}
 			if len(queued) > 0 {
 				if err := f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) }); err != nil {
@@ -350,7 +350,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, jobs.UserKeyed(jobMode, author))
+		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobMode, author))
 	})
 	if err != nil {
 		return err

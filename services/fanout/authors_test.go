@@ -56,11 +56,11 @@ func names(w *fanouttest.World, reader, author services.UserID) bool {
 // were huge once.
 func TestAModeFollowsTheAudience(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(7)
+		users := w.MakeUsers(7)
 		author, readers := users[0], users[1:]
 		at := func(followers int, want services.AuthorMode, pull bool) {
 			t.Helper()
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			known, err := posts.Authors(t.Context(), w.Store, []services.UserID{author})
 			w.Must(err)
 			if got := known[author]; got.Mode != want || got.Pull != pull || got.Unnamed != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
@@ -90,7 +90,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 // Follows of one moment are counted once, and an audience of thousands once a minute.
 func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 	w := world(t, lowThresholds)
-	users := w.Users(4)
+	users := w.MakeUsers(4)
 	author := users[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := posts.PutAuthor(ctx, tx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
@@ -101,7 +101,7 @@ func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 		t.Fatal("the audience was counted again at once")
 	}
 	w.Clock.Advance(time.Minute)
-	w.Work(w.Fanout)
+	w.RunDueJobs(w.Fanout)
 	if mode(w, author) != services.AuthorSmall {
 		t.Error("the audience was not counted after a minute")
 	}
@@ -122,10 +122,10 @@ func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 
 func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(4)
+		users := w.MakeUsers(4)
 		author := users[0]
 		follow(w, author, users[1:]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		pin := func(mode services.AuthorMode) {
 			t.Helper()
 			w.Must(w.Fanout.PinMode(t.Context(), author, &mode))
@@ -143,12 +143,12 @@ func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 		if mode(w, author) == services.AuthorHuge {
 			t.Error("an author is huge before their followers' documents name them")
 		}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if mode(w, author) != services.AuthorHuge || !names(w, users[1], author) {
 			t.Error("a pinned author did not become huge")
 		}
 		unfollow(w, author, users[1:]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if mode(w, author) != services.AuthorHuge {
 			t.Error("a pinned mode went with the audience")
 		}
@@ -162,10 +162,10 @@ func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 // Thresholds that an admin sets hold for all authors, on every node, and the modes follow.
 func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(6)
+		users := w.MakeUsers(6)
 		w.Follow(users[0], users[1:]...)
 		w.Follow(users[1], users[2:5]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if got, err := w.Fanout.Thresholds(t.Context()); err != nil || got != (services.Thresholds{Big: 5000, Huge: 1_000_000}) {
 			t.Fatalf("the thresholds are %v, %v", got, err)
 		}
@@ -182,7 +182,7 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 			if got, err := w.AnotherFanout().Thresholds(t.Context()); err != nil || got != step.Thresholds {
 				t.Fatalf("another node has the thresholds %v, %v", got, err)
 			}
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			if first, second := mode(w, users[0]), mode(w, users[1]); first != step.first || second != step.second {
 				t.Errorf("%v: modes %d and %d, want %d and %d", step.Thresholds, first, second, step.first, step.second)
 			}
@@ -196,7 +196,7 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 // After an import one job finds every author with enough followers.
 func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 	w := world(t, lowThresholds)
-	users := w.Users(9)
+	users := w.MakeUsers(9)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		var edges []services.Edge
 		for _, reader := range users[3:] {
@@ -206,10 +206,10 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 		return err
 	})
 	w.Must(fanout.QueueModes(t.Context(), w.Store))
-	if waiting, _ := w.Jobs(); waiting != 1 {
+	if waiting, _ := w.CountJobs(); waiting != 1 {
 		t.Fatalf("%d jobs after an import", waiting)
 	}
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if got := []services.AuthorMode{mode(w, users[0]), mode(w, users[1]), mode(w, users[2])}; !slices.Equal(got, []services.AuthorMode{services.AuthorHuge, services.AuthorHuge, services.AuthorSmall}) {
 		t.Errorf("the modes are %v", got)
 	}
@@ -221,11 +221,11 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		for moment := range 6 {
 			t.Run(fmt.Sprint(moment), func(t *testing.T) {
-				users := w.Users(7)
+				users := w.MakeUsers(7)
 				author, newcomer := users[0], users[6]
-				returning := w.Strangers(1)[0]
+				returning := w.MakeStrangers(1)[0]
 				w.Follow(author, append(users[1:6], returning)...)
-				w.Quiet(w.Fanout)
+				w.RunAllJobs(w.Fanout)
 				enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
 				w.Clock.Advance(5 * time.Second)
 				for step := 0; mode(w, author) != services.AuthorHuge; step++ {
@@ -241,7 +241,7 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 					w.Must(err)
 					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
 				}
-				w.Quiet(w.Fanout)
+				w.RunAllJobs(w.Fanout)
 				w.Must(w.Projector.Rebuild(t.Context(), returning))
 				followers, err := people.Followers(t.Context(), w.Store, author, 0, 100, time.Time{})
 				w.Must(err)
@@ -266,14 +266,14 @@ func changes(w *fanouttest.World, kind string) []changelog.Entry {
 // A node learns of an author before it learns of the first of their pulled posts, and it learns of each pulled post.
 func TestTheLogNamesPulledPosts(t *testing.T) {
 	w := world(t, lowThresholds)
-	users := w.Users(7)
+	users := w.MakeUsers(7)
 	follow(w, users[0], users[1:]...)
 	pushed := w.Post(users[0])
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	pulled := w.Post(users[0])
 	w.Delete(pushed)
 	w.Delete(pulled)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	var got []nodecache.PullChange
 	for _, entry := range changes(w, nodecache.LogPull) {
 		change, err := nodecache.ParsePullChange(entry)
@@ -289,13 +289,13 @@ func TestTheLogNamesPulledPosts(t *testing.T) {
 // A pulled post is in no inbox but its author's, and leaves that inbox when it is deleted.
 func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(6)
+		users := w.MakeUsers(6)
 		author := users[0]
 		w.Follow(author, users[1:]...)
 		w.SetMode(author, services.AuthorHuge)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		post := w.Post(author)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
 			w.Must(w.Projector.Refill(t.Context(), user))
 			if listed, counts := lists(w, user, post); listed != (user == author) || counts {
@@ -305,12 +305,12 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 		w.SetMode(author, services.AuthorSmall) // the post keeps its mode
 		w.Unfollow(author, users[1])
 		w.Follow(author, users[1])
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if listed, _ := lists(w, users[1], post); listed {
 			t.Error("a pulled post was pushed by a follow")
 		}
 		w.Delete(post)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if listed, _ := lists(w, author, post); listed {
 			t.Error("a deleted post stays in its author's inbox")
 		}
@@ -321,11 +321,11 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 // they still follow.
 func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(4)
+		users := w.MakeUsers(4)
 		author, stays, leaves, other := users[0], users[1], users[2], users[3]
 		w.Follow(author, stays, leaves)
 		w.Follow(other, stays)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.SetMode(author, services.AuthorHuge)
 		stamp, err := w.Redis.Now(t.Context())
 		w.Must(err)
@@ -333,7 +333,7 @@ func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 		w.Must(err)
 		w.Unfollow(author, leaves)
 		w.Unfollow(other, stays)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(w.Fanout.Name(t.Context(), stamp, edges))
 		if !names(w, stays, author) {
 			t.Error("a follower from whose feed another author went is not named")
@@ -357,7 +357,7 @@ func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 			}
 		},
 	})
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
 	pin = func() {
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {

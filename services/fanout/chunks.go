@@ -16,17 +16,17 @@ import (
 )
 
 // postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it serves only the followers in this
-// range who are online now. With Shards it serves, in place of a range, the followers among the online users of that many shards.
+// range who are online now. With ShardCount it serves, in place of a range, the followers among the online users of that many shards.
 // It is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
 type postChunk struct {
 	Post services.PostID `json:"post"`
 	// Author is the author of the post, so that a chunk can end the fan-out without a read of the post.
-	Author services.UserID `json:"author"`
-	After  services.UserID `json:"after,omitempty"`
-	To     services.UserID `json:"to,omitempty"`
-	Shard  int             `json:"shard,omitempty"`  // the first shard
-	Shards int             `json:"shards,omitempty"` // how many; 0: the chunk is a range of followers
-	Online bool            `json:"online,omitempty"`
+	Author     services.UserID `json:"author"`
+	After      services.UserID `json:"after,omitempty"`
+	To         services.UserID `json:"to,omitempty"`
+	FirstShard int             `json:"shard,omitempty"`  // the first shard
+	ShardCount int             `json:"shards,omitempty"` // how many; 0: the chunk is a range of followers
+	Online     bool            `json:"online,omitempty"`
 
 	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, because that chunk
 	// runs within the job that would split it off.
@@ -87,7 +87,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one stands for all chunks that are queued later
 		}
 	}
-	queued, err := jobs.Chunked(kind, chunks)
+	queued, err := jobs.ChunkJobs(kind, chunks)
 	if err != nil {
 		return err
 	}
@@ -152,21 +152,21 @@ func (f *Fanout) serveAuthor(ctx context.Context, kind string, post services.Pos
 	if kind == jobDrop {
 		return f.drop(ctx, post, []services.UserID{post.Author})
 	}
-	return f.AddOwn(ctx, post)
+	return f.AddToOwnFeed(ctx, post)
 }
 
-// AddOwn puts a post into its author's own feed, where it does not count. The command that publishes calls it too, so
+// AddToOwnFeed puts a post into its author's own feed, where it does not count. The command that publishes calls it too, so
 // that authors see their post at once; the job repeats it without effect.
-func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
-	result, err := f.addAgain(ctx, post.Author, post.ID)
+func (f *Fanout) AddToOwnFeed(ctx context.Context, post services.Post) error {
+	result, err := f.mergePost(ctx, post.Author, post.ID)
 	if err != nil {
 		return err
 	}
-	return f.Projector.Changed(ctx, []services.UserID{post.Author}, []redis.Result{result})
+	return f.Projector.HintAndMark(ctx, []services.UserID{post.Author}, []redis.Result{result})
 }
 
-// DropOwn takes a deleted post out of its author's own feed, for the command that deletes.
-func (f *Fanout) DropOwn(ctx context.Context, author services.UserID, id services.PostID) error {
+// DropFromOwnFeed takes a deleted post out of its author's own feed, for the command that deletes.
+func (f *Fanout) DropFromOwnFeed(ctx context.Context, author services.UserID, id services.PostID) error {
 	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserID{author})
 }
 
@@ -213,7 +213,7 @@ func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, sin
 	// The pages need no common transaction: the chunks are ranges that meet, so no user is left out, whoever follows or unfollows
 	// meanwhile.
 	for after := services.UserID(0); ; {
-		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
+		edges, err := people.Followers(ctx, f.store, author, after, f.ChunkSize, since)
 		if err != nil {
 			return chunks, err
 		}
@@ -225,7 +225,7 @@ func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, sin
 		}
 		chunk := allFollowers(author)
 		chunk.After = after
-		if len(edges) < f.Chunk {
+		if len(edges) < f.ChunkSize {
 			return append(chunks, chunk), nil
 		}
 		chunk.To = edges[len(edges)-1].Follower
@@ -238,15 +238,15 @@ func allFollowers(author services.UserID) FollowerChunk {
 	return FollowerChunk{Author: author, To: ^services.UserID(0)}
 }
 
-// EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to Chunk at a time.
+// EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to ChunkSize at a time.
 // More pages than one are read only if the range has more followers than at the split.
 func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.Edge) error) error {
 	for after := chunk.After; ; {
-		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.Chunk, since)
+		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.ChunkSize, since)
 		if err != nil {
 			return err
 		}
-		more := len(edges) == f.Chunk
+		more := len(edges) == f.ChunkSize
 		// The query has no upper bound: its last page may reach into the next chunk.
 		for len(edges) > 0 && edges[len(edges)-1].Follower > chunk.To {
 			edges, more = edges[:len(edges)-1], false
@@ -281,7 +281,7 @@ func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) e
 	if kind == jobPush && post.Deleted {
 		return nil
 	}
-	if chunk.Shards > 0 {
+	if chunk.ShardCount > 0 {
 		return f.pushOnline(ctx, stamp, post, chunk)
 	}
 	since, err := f.cutoff(ctx, kind, post)
@@ -310,11 +310,11 @@ func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) e
 // push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox that has lost
 // anything since then may have lost this author: it refuses the post, and push reads the post and the edge again for its reader.
 func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
-	adds := make([]rdb.Add, len(edges))
+	adds := make([]rdb.InboxPost, len(edges))
 	for i, edge := range edges {
 		// A post from before the follow is listed and does not count.
 		entry := services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > edge.Since}
-		adds[i] = rdb.Add{Reader: edge.Follower, Entry: entry}
+		adds[i] = rdb.InboxPost{Reader: edge.Follower, Entry: entry}
 	}
 	results, err := f.redis.AddToInboxes(ctx, stamp, adds)
 	if err != nil {
@@ -322,7 +322,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 	}
 	for i, result := range results {
 		if result.Status == redis.Retry {
-			if results[i], err = f.addAgain(ctx, edges[i].Follower, post.ID); err != nil {
+			if results[i], err = f.mergePost(ctx, edges[i].Follower, post.ID); err != nil {
 				return err
 			}
 		}
@@ -333,7 +333,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 			f.delivered.Add(1)
 		}
 	}
-	return f.Projector.Changed(ctx, FollowerIDs(edges), results)
+	return f.Projector.HintAndMark(ctx, FollowerIDs(edges), results)
 }
 
 // FollowerIDs are the followers of edges.

@@ -17,7 +17,7 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	if err != nil {
 		return err
 	}
-	if err := f.Projector.Changed(ctx, readers, results); err != nil {
+	if err := f.Projector.HintAndMark(ctx, readers, results); err != nil {
 		return err
 	}
 	var short []services.UserID

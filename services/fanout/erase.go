@@ -11,12 +11,12 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase is the step that ends the fan-outs of the user's posts, in SQL and in the memory of every node: the chunks that still run find
+// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and in the memory of every node: the chunks that still run find
 // no fan-out, and do not end it.
-var Erase = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+var EraseStep = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 	end, last, err := boundOfFanouts(ctx, tx, at.After)
 	if err != nil {
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}
 	ended, err := posts.EraseFanouts(ctx, tx, at.User, at.After, end)
 	for _, fanout := range ended {
@@ -24,17 +24,17 @@ var Erase = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx
 			err = nodecache.FanoutChange{InFlightFanout: fanout, Ended: true}.Append(ctx, tx)
 		}
 	}
-	return erase.Done{After: end, More: !last}, err
+	return erase.Result{After: end, More: !last}, err
 }}
 
-var boundOfFanouts = erase.Bound("fanouts", "post")
+var boundOfFanouts = erase.PartEndFinder("fanouts", "post")
 
-// entriesAtOnce is how many entries of the log one run of EraseLog reads.
+// entriesAtOnce is how many entries of the log one run of EraseLogStep reads.
 const entriesAtOnce = 1000
 
-// EraseLog is the step that takes the author out of the log of fan-outs. The entries stay, as ends of the posts' fan-outs: a node that
+// EraseLogStep is the step that takes the author out of the log of fan-outs. The entries stay, as ends of the posts' fan-outs: a node that
 // has not applied them yet learns that the posts are not in flight, whatever the entry was.
-var EraseLog = erase.Step{Name: "log.fanout", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+var EraseLogStep = erase.Step{Name: "log.fanout", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
 	entries, err := changelog.LogAfter(ctx, tx, nodecache.LogFanout, uint64(at.After), entriesAtOnce)
 	for _, entry := range entries {
 		done.After = int64(entry.Version)

@@ -28,7 +28,7 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 
 // Name lets followers' documents name the author, with a stamp and edges that were read before.
 func (f *Fanout) Name(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
-	return f.NameIn(ctx, rdb.PulledAuthors, stamp, edges)
+	return f.WriteNames(ctx, rdb.PulledAuthors, stamp, edges)
 }
 
 // FindMode sets an author's mode by their number of followers.

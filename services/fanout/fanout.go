@@ -14,7 +14,7 @@
 //  4. The chunks of users who are online run first (post.online), because these users would notice a delay. The last
 //     of them queues the chunks of all followers (post.push).
 //  5. A chunk reads the follows as they are when it runs. push then calls one script for each inbox.
-//  6. An inbox from which something was removed meanwhile refuses. addAgain reads post and follow again for this reader.
+//  6. An inbox from which something was removed meanwhile refuses. mergePost reads post and follow again for this reader.
 //  7. The last chunk ends the fan-out on all nodes.
 //
 // A deletion takes the same path without steps 4, 6 and 7, and its post is not in flight. A follow, an unfollow and the end of a mute
@@ -47,7 +47,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	// All nodes need the same two values: every node splits posts, runs chunks and finds modes.
-	Chunk      int                 // followers a chunk job serves; 0 means 2,000
+	ChunkSize  int                 // followers a chunk job serves; 0 means 2,000
 	Thresholds services.Thresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
 }
 
@@ -56,7 +56,7 @@ type Fanout struct {
 	// Engine is embedded, because callers commit the commands of feeds and run their jobs on the same value.
 	*jobs.Engine
 	Projector *projector.Projector
-	Chunk     int // how many followers a chunk has: see Config
+	ChunkSize int // how many followers a chunk has: see Config
 
 	store      *sql.DB
 	redis      *rdb.Projections
@@ -71,21 +71,21 @@ type Fanout struct {
 	delivered atomic.Uint64
 }
 
-// keepFanouts is how long a fan-out with a dead chunk is in flight: until then pages merge its post in. Afterwards the followers of that
+// fanoutsKeptFor is how long a fan-out with a dead chunk is in flight: until then pages merge its post in. Afterwards the followers of that
 // chunk lack the post until an operator runs the chunk again.
-const keepFanouts = 24 * time.Hour
+const fanoutsKeptFor = 24 * time.Hour
 
 // New makes the fan-out, and registers the kinds of its jobs.
 func New(cfg Config) *Fanout {
 	// Two thousand inboxes are four round trips of scripts: a chunk ends well within its lease, and few chunks make a fan-out.
-	if cfg.Chunk == 0 {
-		cfg.Chunk = 2000
+	if cfg.ChunkSize == 0 {
+		cfg.ChunkSize = 2000
 	}
 	if cfg.Thresholds == (services.Thresholds{}) {
 		cfg.Thresholds = services.Thresholds{Big: 5000, Huge: 1_000_000}
 	}
 	f := &Fanout{
-		Engine: cfg.Jobs, Projector: cfg.Projector, Chunk: cfg.Chunk, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
+		Engine: cfg.Jobs, Projector: cfg.Projector, ChunkSize: cfg.ChunkSize, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
 		ids: cfg.IDs, log: cfg.Log, thresholds: cfg.Thresholds,
 	}
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
@@ -96,11 +96,11 @@ func New(cfg Config) *Fanout {
 	return f
 }
 
-// forgetFanouts ends the fan-outs that began longer than keepFanouts ago, in SQL and in the memory of every node. They have not
+// forgetFanouts ends the fan-outs that began longer than fanoutsKeptFor ago, in SQL and in the memory of every node. They have not
 // ended because one of their chunks is dead.
 func (f *Fanout) forgetFanouts(ctx context.Context) (dropped int, err error) {
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
-		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-keepFanouts))
+		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-fanoutsKeptFor))
 		for _, fanout := range gone {
 			if err := (nodecache.FanoutChange{InFlightFanout: fanout, Ended: true}).Append(ctx, tx); err != nil {
 				return err

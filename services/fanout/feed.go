@@ -30,32 +30,32 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
 	ownFeed := jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)
 	return []jobs.Kind{
-		{Name: jobFanOut, Class: jobs.Short, Each: jobs.OfPost(f.fanOut), Changes: everyFeed},
-		{Name: jobRemove, Class: jobs.Short, Each: jobs.OfPost(f.fanOut), Changes: everyFeed},
+		{Name: jobFanOut, Class: jobs.Short, Each: jobs.PostWork(f.fanOut), Changes: everyFeed},
+		{Name: jobRemove, Class: jobs.Short, Each: jobs.PostWork(f.fanOut), Changes: everyFeed},
 		{Name: jobPush, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
 		{Name: jobOnline, Class: jobs.Urgent, Each: f.runOnline, Changes: everyFeed},
 		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
-		{Name: jobFollow, Class: jobs.Short, Each: jobs.OfPair(f.Reconcile), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
-		{Name: jobSeen, Class: jobs.Short, Each: jobs.OfUser(f.ProjectSeen), Changes: ownFeed},
+		{Name: jobFollow, Class: jobs.Short, Each: jobs.PairWork(f.Reconcile), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
+		{Name: jobSeen, Class: jobs.Short, Each: jobs.UserWork(f.ProjectSeen), Changes: ownFeed},
 	}
 }
 
 // FanOutJob brings a new post to all followers.
-func FanOutJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobFanOut, post.String()) }
+func FanOutJob(post services.PostID) jobs.NewJob { return jobs.KeyedJob(jobFanOut, post.String()) }
 
 // RemoveJob takes a deleted post out of all followers' feeds.
-func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, post.String()) }
+func RemoveJob(post services.PostID) jobs.NewJob { return jobs.KeyedJob(jobRemove, post.String()) }
 
 // FollowJob makes a reader's feed agree with whether they follow the author. The job says only that the edge changed, and reads
 // the edge when it runs: so the result is right for any order of follows and unfollows.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
-	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
+	return jobs.KeyedJob(jobFollow, jobs.PairKey(reader, author))
 }
 
 // SeenJob projects the seen position of a user's feed into their document. The command does that at once too; the job makes up
 // for a failure of the command.
 func SeenJob(user services.UserID) jobs.NewJob {
-	return jobs.UserKeyed(jobSeen, user)
+	return jobs.UserJob(jobSeen, user)
 }
 
 // ProjectSeen projects the durable seen position of a user's feed into their document. Positions only move forward,
@@ -69,7 +69,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	return f.Projector.Changed(ctx, []services.UserID{user}, []redis.Result{result})
+	return f.Projector.HintAndMark(ctx, []services.UserID{user}, []redis.Result{result})
 }
 
 // Lag is how far fan-out is behind, for metrics and the console.

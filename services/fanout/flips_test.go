@@ -32,25 +32,25 @@ type flips struct {
 // job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
-		cfg.Chunk = 1
+		cfg.ChunkSize = 1
 		cfg.Thresholds = services.Thresholds{Big: 2, Huge: 3}
 	}
 	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
-		fanouttest.FewerOn(t, w, 4)
+		fanouttest.ReduceHistories(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
-			users := w.Users(6)
+			users := w.MakeUsers(6)
 			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, unsure: map[[2]services.UserID]bool{}}
 			for _, reader := range users[2:] { // the first author has many followers from the start, so that a pin can make them huge
 				w.Follow(users[0], reader)
 				h.follows[[2]services.UserID{reader, users[0]}] = true
 			}
-			h.Quiet(h.Fanout)
+			h.RunAllJobs(h.Fanout)
 			for range rapid.IntRange(5, 25).Draw(t, "steps") {
 				h.step()
 				h.checkNames()
 			}
 			h.Clock.Advance(31 * time.Second)
-			h.Quiet(h.AnotherFanout())
+			h.RunAllJobs(h.AnotherFanout())
 			clear(h.unsure)
 			h.checkNames()
 			for _, user := range users {
@@ -59,7 +59,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 				}
 				h.checkFeed(user)
 			}
-			if _, dead := h.Jobs(); dead > 0 {
+			if _, dead := h.CountJobs(); dead > 0 {
 				t.Fatalf("%d jobs are dead", dead)
 			}
 			if bySQL, byLog := inFlight(h.World); len(bySQL)+len(byLog) > 0 {

@@ -36,14 +36,14 @@ func claimOnOther(w *fanouttest.World, other *sql.DB) []jobs.Job {
 // beat runs one turn of a heartbeat.
 func beat(w *fanouttest.World, heart *jobs.Heartbeat) {
 	w.TB.Helper()
-	eventually.Timely(w.TB, func() error { return heart.RunOnce(w.TB.Context()) })
+	eventually.SucceedsInTime(w.TB, func() error { return heart.RunOnce(w.TB.Context()) })
 }
 
 // While a node that holds jobs is silent, only the counts that these jobs change are behind. Then the jobs are freed, and these
 // counts are behind until the jobs are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	w, other := withOtherNode(t)
-	users := w.Strangers(4)
+	users := w.MakeStrangers(4)
 	heart := w.Fanout.Heartbeat()
 	w.Must(heart.Begin(t.Context()))
 	enqueue(w, fanout.MuteEndJob(users[0], users[3], time.Time{}), fanout.SeenJob(users[1]), fanout.FollowJob(users[1], users[2]))
@@ -100,7 +100,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 // A job that reaches an unknown number of users makes its counts behind for everybody.
 func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
 	w, other := withOtherNode(t)
-	users := w.Strangers(2)
+	users := w.MakeStrangers(2)
 	heart := w.Fanout.Heartbeat()
 	w.Must(heart.Begin(t.Context()))
 	w.Post(users[0])

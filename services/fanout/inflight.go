@@ -30,14 +30,14 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 		if _, follows := edges[post.Author]; !follows {
 			continue
 		}
-		// addAgain takes a stamp of its own, because the inbox may have changed since the list was read.
-		result, err := f.addAgain(ctx, reader, post.Post)
+		// mergePost takes a stamp of its own, because the inbox may have changed since the list was read.
+		result, err := f.mergePost(ctx, reader, post.Post)
 		if err != nil {
 			return held, err
 		}
 		// Same counts too: the fan-out may have added the post after the page was read.
 		held = held || result.Status == redis.Applied || result.Status == redis.Same
-		if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
+		if err := f.Projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 			return held, err
 		}
 	}

@@ -89,14 +89,14 @@ func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
 
 func TestAPostCountsForFollowersAndNotForItsAuthor(t *testing.T) {
 	w := world(t, smallChunks)
-	users := w.Users(4)
+	users := w.MakeUsers(4)
 	author, before, stranger := users[0], users[1], users[3]
 	w.Follow(author, before)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	post := w.Post(author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Follow(author, users[2])
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	for _, expected := range []struct {
 		who            string
 		user           services.UserID
@@ -110,10 +110,10 @@ func TestAPostCountsForFollowersAndNotForItsAuthor(t *testing.T) {
 
 func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 	w := world(t, nil)
-	author, dormant := w.Users(1)[0], w.Strangers(1)[0]
+	author, dormant := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
 	w.Follow(author, dormant)
 	post := w.Post(author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if w.Document(dormant).Ready {
 		t.Fatal("a document was made for somebody who was never here")
 	}
@@ -122,11 +122,11 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 		t.Errorf("after the return the post is listed %t, counts %t", listed, counts)
 	}
 	next := w.Post(author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if listed, _ := lists(w, dormant, next); !listed {
 		t.Error("who came back gets nothing pushed")
 	}
-	w.Agree(dormant)
+	w.CheckAgainstFacts(dormant)
 }
 
 // A job that can never succeed is tried five times and becomes a dead job. All other jobs of its claim are done at once.
@@ -144,23 +144,23 @@ func TestAFailingJobDelaysNoOthers(t *testing.T) {
 	for name, poison := range poisons {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, nil)
-			users := w.Users(3)
+			users := w.MakeUsers(3)
 			w.Follow(users[0], users[1:]...)
 			w.Post(users[0])
 			enqueue(w, poison)
 			for try := 1; try <= jobs.MaxTries; try++ {
-				w.Work(w.Fanout)
-				waiting, dead := w.Jobs()
+				w.RunDueJobs(w.Fanout)
+				waiting, dead := w.CountJobs()
 				if last := try == jobs.MaxTries; last != (dead == 1) || !last && waiting == 0 {
 					t.Fatalf("after try %d: %d wait, %d are dead", try, waiting, dead)
 				}
 				if try == 1 {
-					w.Agree(users...)
+					w.CheckAgainstFacts(users...)
 				}
 				w.Clock.Advance(time.Minute)
 			}
-			w.Quiet(w.Fanout)
-			w.Agree(users...)
+			w.RunAllJobs(w.Fanout)
+			w.CheckAgainstFacts(users...)
 		})
 	}
 }
@@ -168,7 +168,7 @@ func TestAFailingJobDelaysNoOthers(t *testing.T) {
 // If Redis does not answer, that is not a job's fault: jobs are released, and do not die however often that happens.
 func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 	w := served(t, nil)
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	w.Follow(users[0], users[1:]...)
 	w.Post(users[0])
 	w.Server.Kill()
@@ -182,7 +182,7 @@ func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 		}
 		w.Clock.Advance(time.Second)
 	}
-	if waiting, dead := w.Jobs(); waiting != 3 || dead != 0 {
+	if waiting, dead := w.CountJobs(); waiting != 3 || dead != 0 {
 		t.Errorf("%d wait, %d are dead", waiting, dead)
 	}
 	w.Server.Start()
@@ -196,6 +196,6 @@ func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 		}
 	}
 	w.Clock.Advance(time.Minute)
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 }

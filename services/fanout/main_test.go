@@ -29,7 +29,7 @@ func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 }
 
 // smallChunks make three chunks of five followers.
-func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
+func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 
 // enqueue queues jobs in a transaction of their own.
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {

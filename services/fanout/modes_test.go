@@ -17,11 +17,11 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := served(t, nil)
-			users := w.Users(2)
+			users := w.MakeUsers(2)
 			author, reader := users[0], users[1]
 			w.Follow(author, reader)
-			w.Quiet(w.Fanout)
-			late := hold(w, w.Post(author))
+			w.RunAllJobs(w.Fanout)
+			late := readForPush(w, w.Post(author))
 			counts := 0
 			for _, mode := range modes {
 				w.SetFollowMode(author, reader, mode)
@@ -32,8 +32,8 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 			if got := w.Document(reader); got.FeedCount != counts || got.FeedMore {
 				t.Errorf("%d are new, more %v, want %d", got.FeedCount, got.FeedMore, counts)
 			}
-			w.Quiet(w.Fanout)
-			w.Agree(reader)
+			w.RunAllJobs(w.Fanout)
+			w.CheckAgainstFacts(reader)
 		})
 	}
 }
@@ -42,15 +42,15 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 // out of the count. The count is exact again, because the inbox is rebuilt, once.
 func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w := served(t, nil)
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	author, other, reader := users[0], users[1], users[2]
 	w.Follow(author, reader)
 	w.Follow(other, reader)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Posts(author, 400)
 	w.Post(other)
 	w.Must(w.Projector.Rebuild(t.Context(), reader))
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if got := w.Document(reader); got.FeedCount != services.Retention || !got.FeedMore {
 		t.Fatalf("at first %d are new, more %v", got.FeedCount, got.FeedMore)
 	}
@@ -65,26 +65,26 @@ func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	if again := w.Projector.RebuildStats().Begun - begun; again != 1 {
 		t.Errorf("the inbox was read again %d times, want once", again)
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 	w.SetFollowMode(author, reader, services.FollowAll)
 	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
 	if got := w.Document(reader); got.FeedCount != services.Retention || !got.FeedMore {
 		t.Errorf("with all posts again %d are new, more %v", got.FeedCount, got.FeedMore)
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 }
 
 // A late push of a post that is older than all posts of the inbox adds no entry. It does not make the count a lower bound either.
 func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w := served(t, nil)
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	author, reader := users[0], users[1]
 	w.Follow(author, reader)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	post := w.Post(author)
-	late := hold(w, post)
+	late := readForPush(w, post)
 	w.Posts(reader, 400) // the reader's own posts do not count
 	w.Must(w.Projector.Rebuild(t.Context(), reader))
 	w.SetFollowMode(author, reader, services.FollowNone)
@@ -93,8 +93,8 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	if got := w.Document(reader); got.FeedCount != 0 || got.FeedMore {
 		t.Errorf("%d are new, more %v", got.FeedCount, got.FeedMore)
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 }
 
 // A follow's mode is in two tables: follow_modes, where it is stored, and follows, from which all other reads take it. A recount
@@ -103,12 +103,12 @@ func TestARecountFindsAMode(t *testing.T) {
 	for _, way := range []services.AuthorMode{services.AuthorSmall, services.AuthorHuge} {
 		t.Run(fmt.Sprint(way), func(t *testing.T) {
 			w := served(t, nil)
-			users := w.Users(2)
+			users := w.MakeUsers(2)
 			author, reader := users[0], users[1]
 			w.Must(w.Fanout.PinMode(t.Context(), author, &way))
 			w.Follow(author, reader)
 			w.Post(author)
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			if pulled := len(w.Document(reader).Pulled) == 1; pulled != (way == services.AuthorHuge) {
 				t.Fatalf("the author is pulled: %v", pulled)
 			}

@@ -27,7 +27,7 @@ func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 	for followers := 1; followers < 5; followers++ {
 		t.Run(fmt.Sprint(followers), func(t *testing.T) {
 			w := world(t, smallChunks)
-			users := w.Users(6)
+			users := w.MakeUsers(6)
 			author, late := users[0], users[5]
 			for _, follower := range users[1 : 1+followers] {
 				followUnnamed(w, follower, author)
@@ -49,16 +49,16 @@ func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 // An author without followers is huge at once. A job writes the name into the document of a user who followed just before.
 func TestAFirstFollowerDuringThePinIsNamed(t *testing.T) {
 	w := world(t, smallChunks)
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	author, late, huge := users[0], users[1], services.AuthorHuge
 	w.Must(w.Fanout.PinMode(t.Context(), author, &huge))
 	if got := mode(w, author); got != huge {
 		t.Errorf("the mode is %v: nobody has to be named first", got)
 	}
 	followUnnamed(w, late, author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if !names(w, late, author) {
 		t.Error("the document of the late follower does not name the author")
 	}
-	w.Agree(users...)
+	w.CheckAgainstFacts(users...)
 }

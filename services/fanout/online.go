@@ -30,7 +30,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	}
 	// Ten to one is an estimate of the costs. An online user costs one look-up in SQL. A follower costs a row of the follow
 	// and a row of the user in SQL, and a member of a set in Redis.
-	if online > 10*len(chunks)*f.Chunk {
+	if online > 10*len(chunks)*f.ChunkSize {
 		followers := slices.Clone(chunks)
 		for i := range followers {
 			followers[i].Online = true
@@ -42,7 +42,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	for i := range parts {
 		// The parts meet without a gap, whatever the count.
 		from, to := i*rdb.OnlineShards/count, (i+1)*rdb.OnlineShards/count
-		parts[i] = postChunk{Post: post.ID, Author: post.Author, Shard: from, Shards: to - from}
+		parts[i] = postChunk{Post: post.ID, Author: post.Author, FirstShard: from, ShardCount: to - from}
 	}
 	return parts, nil
 }
@@ -68,7 +68,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	chunks, err := jobs.Chunked(jobPush, rest)
+	chunks, err := jobs.ChunkJobs(jobPush, rest)
 	if err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 
 // pushOnline serves the followers among the users who are online now. The stamp was taken before the follows are read.
 func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk postChunk) error {
-	for shard := chunk.Shard; shard < chunk.Shard+chunk.Shards; shard++ {
-		online, err := f.redis.Online(ctx, shard)
+	for shard := chunk.FirstShard; shard < chunk.FirstShard+chunk.ShardCount; shard++ {
+		online, err := f.redis.OnlineInShard(ctx, shard)
 		if err != nil {
 			return err
 		}

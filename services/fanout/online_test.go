@@ -38,10 +38,10 @@ func runOnce(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 // nothing.
 func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(9)
+		users := w.MakeUsers(9)
 		author, last, stranger := users[0], users[7], users[8]
 		w.Follow(author, users[1:8]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), []services.UserID{last, stranger}, time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
@@ -56,10 +56,10 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 		}
 		for runOnce(w, bulk) > 0 {
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 		w.Delete(post)
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
@@ -67,10 +67,10 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 // still come first.
 func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(7)
+		users := w.MakeUsers(7)
 		author, watching := users[0], []services.UserID{users[2], users[6]}
 		w.Follow(author, users[1:]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		crowd := make([]services.UserID, 200)
 		for i := range crowd {
 			crowd[i] = services.UserID(1000 + i)
@@ -89,8 +89,8 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 				t.Errorf("after the online chunks: follower %d has the post: %v", i+1, listed)
 			}
 		}
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
@@ -105,9 +105,9 @@ func listsAll(w *fanouttest.World, users []services.UserID, post services.PostID
 // Workers of the other queue classes have no job of a post until its online followers have the post.
 func TestOthersWaitForOnlineFollowers(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(9)
+		users := w.MakeUsers(9)
 		w.Follow(users[0], users[1:]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, online := workersOf(w.Fanout)
@@ -122,8 +122,8 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		if runOnce(w, bulk) != 1 {
 			t.Error("no chunk of others is there after the online followers have the post")
 		}
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		if bySQL, byLog := inFlight(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
@@ -133,9 +133,9 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 // After a chunk of online followers has failed at its last try, the others get the post, and so do the followers that it missed.
 func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Fanout: smallChunks})
-	users := w.Users(9)
+	users := w.MakeUsers(9)
 	w.Follow(users[0], users[1:]...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 	w.Post(users[0])
 	quick, _, online := workersOf(w.Fanout)
@@ -147,8 +147,8 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 		runOnce(w, online)
 		w.Clock.Advance(time.Minute)
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 	if _, dead, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || dead != 0 {
 		t.Errorf("%d jobs are dead, %v: want none", dead, err)
 	}
@@ -157,14 +157,14 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 // Within a post's only chunk online followers come first too: Redis's log shows the order of commands.
 func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	users := w.Users(9)
+	users := w.MakeUsers(9)
 	w.Follow(users[0], users[1:]...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
 	w.Server.Do("CONFIG", "SET", "slowlog-max-len", "10000")
 	w.Server.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is logged
 	post := w.Post(users[0])
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	var order []services.UserID
 	for _, entry := range slices.Backward(w.Server.Do("SLOWLOG", "GET", "10000").([]any)) {
 		words := fmt.Sprint(entry.([]any)[3])
@@ -178,7 +178,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	if !slices.Equal(order, want) {
 		t.Errorf("the followers got the post in the order %v: want %v", order, want)
 	}
-	w.Agree(users...)
+	w.CheckAgainstFacts(users...)
 }
 
 // inFlight are the posts that all nodes consider in flight, according to SQL and to the log.
@@ -204,10 +204,10 @@ func inFlight(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 // to the log.
 func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(6)
+		users := w.MakeUsers(6)
 		w.Follow(users[0], users[1:]...)
 		w.Follow(users[1], users[2])
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		known := func(when string, want ...services.PostID) {
 			t.Helper()
 			bySQL, byLog := inFlight(w)
@@ -241,7 +241,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 		w.Delete(post)
 		runOnce(w, quick)
 		known("while it is taken out")
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {
 			t.Errorf("the log has %d entries of one fan-out", len(entries))
 		}
@@ -252,9 +252,9 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 // has done the rest.
 func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(14)
+		users := w.MakeUsers(14)
 		w.Follow(users[0], users[1:]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), users[5:9], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, _ := workersOf(w.Fanout)
@@ -280,14 +280,14 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 			if err := w.Fanout.RunJobs(t.Context(), []jobs.Job{job}); err != nil && !services.IsUnavailable(err) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}
-			if waiting, _ := w.Jobs(); waiting > 0 {
+			if waiting, _ := w.CountJobs(); waiting > 0 {
 				if bySQL, _ := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) {
 					t.Errorf("%d chunks wait, and %v are on their way", waiting, bySQL)
 				}
 			}
 		}
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		if bySQL, byLog := inFlight(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
@@ -301,16 +301,16 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 // goes to all followers who are not dormant.
 func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(6)
+		users := w.MakeUsers(6)
 		big, small, idle, active := users[0], users[1], users[2:4], users[4:6]
 		w.Follow(big, users[2:]...)
 		w.Follow(small, users[2:]...)
 		w.SetMode(big, services.AuthorBig)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Clock.Advance(10 * 24 * time.Hour)
 		w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, active) })
 		ofBig, ofSmall := w.Post(big), w.Post(small)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, user := range users[2:] {
 			gotBig, _ := lists(w, user, ofBig)
 			gotSmall, _ := lists(w, user, ofSmall)
@@ -327,12 +327,12 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 				t.Errorf("user %d is away after they have returned", user)
 			}
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 		w.SetMode(big, services.AuthorSmall)
 		w.Clock.Advance(10 * 24 * time.Hour)
 		w.Delete(ofBig)
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
@@ -340,14 +340,14 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 // the fan-out happen. So no user is left out between the cutoff of fan-out and that of Away.
 func TestEveryUserIsServedOrAway(t *testing.T) {
 	w := world(t, nil)
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.SetMode(users[0], services.AuthorBig)
 	for range 11 * 4 {
 		w.Clock.Advance(6*time.Hour - time.Minute)
 		post := w.Post(users[0])
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		if listed, _ := lists(w, users[1], post); !listed && !w.Projector.Away(w.Document(users[1])) {
 			t.Fatalf("after %s the user has no post and is not away", w.Clock.Now().Sub(fanouttest.Start))
 		}

@@ -23,8 +23,8 @@ func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stam
 	}
 }
 
-// edgeNow is an edge as SQL has it now, or its absence.
-type edgeNow struct {
+// currentEdge is an edge as SQL has it now, or its absence.
+type currentEdge struct {
 	services.Edge
 	follows bool // false: there is no edge
 }
@@ -35,14 +35,14 @@ type edgeNow struct {
 // posts are pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge
 // again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
-	err := jobs.Merge[redis.Stamp, edgeNow]{
+	err := jobs.Merge[redis.Stamp, currentEdge]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
 		Mark: f.stampOf(reader),
-		Read: func(ctx context.Context) (edge edgeNow, err error) {
+		Read: func(ctx context.Context) (edge currentEdge, err error) {
 			edge.Edge, edge.follows, err = people.Edge(ctx, f.store, reader, author)
 			return edge, err
 		},
-		Put: func(ctx context.Context, stamp redis.Stamp, edge edgeNow) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, edge currentEdge) (done bool, err error) {
 			if !edge.follows {
 				return f.dropAuthor(ctx, reader, author)
 			}
@@ -58,7 +58,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the stamp.
 // The lists of shows are merged first, because their merge may be refused; then one script writes posts and names.
 func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
-	pulled, err := f.pulled(ctx, edge)
+	pulled, err := f.pulledEntry(ctx, edge)
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +83,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
-	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
+	if err := f.Projector.HintAndMark(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
 	}
 	// Either a removal before has left the inbox short, or the mode took posts out of the count, perhaps posts that the inbox counts
@@ -96,11 +96,11 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	return true, f.dropDeleted(ctx, edge.Follower, edge.Followee, found)
 }
 
-// pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. The
+// pulledEntry is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. The
 // author's Pull decides, and not the mode: an author who shrank has pulled posts, and an author who grows must be named before
 // the mode changes.
-func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
-	pulls, err := posts.Pulls(ctx, f.store, edge.Followee)
+func (f *Fanout) pulledEntry(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
+	pulls, err := posts.IsPullAuthor(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 // visit the reader then. newest are the author's posts, just read. It matters after an unfollow and a follow so close
 // together that no removal of the author ran in between.
 func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
-	held, err := f.redis.AuthorInInbox(ctx, reader, author)
+	held, err := f.redis.AuthorPostsInInbox(ctx, reader, author)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if _, follows, err := people.Edge(ctx, f.store, reader, author); err != nil || follows {
 		return false, err
 	}
-	if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
+	if err := f.Projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 		return false, err
 	}
 	if result.Short {
@@ -159,9 +159,9 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	return true, nil
 }
 
-// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is zero if the post
-// is not for the reader, or the reader has no document. AddOwn and AddInFlight also use it, to add one post to one inbox.
-func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
+// mergePost reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is zero if the post
+// is not for the reader, or the reader has no document. AddToOwnFeed and AddInFlight also use it, to add one post to one inbox.
+func (f *Fanout) mergePost(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
 	err = jobs.Merge[redis.Stamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
 		Mark: f.stampOf(reader),

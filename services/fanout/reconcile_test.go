@@ -15,15 +15,15 @@ import (
 	"tidings/services/trace"
 )
 
-// held is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
-type held struct {
+// heldPush is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
+type heldPush struct {
 	stamp redis.Stamp
 	post  services.Post
 	edges []services.Edge
 }
 
-// hold does all reads of a push of a post to its author's followers.
-func hold(w *fanouttest.World, id services.PostID) held {
+// readForPush does all reads of a push of a post to its author's followers.
+func readForPush(w *fanouttest.World, id services.PostID) heldPush {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	stamp, err := w.Redis.Now(ctx)
@@ -35,11 +35,11 @@ func hold(w *fanouttest.World, id services.PostID) held {
 	if len(edges) == 0 {
 		w.TB.Fatal("nobody is to be served")
 	}
-	return held{stamp, found[id], edges}
+	return heldPush{stamp, found[id], edges}
 }
 
 // write does the write of the push.
-func (h held) write(w *fanouttest.World) {
+func (h heldPush) write(w *fanouttest.World) {
 	w.TB.Helper()
 	w.Must(w.Fanout.Push(w.TB.Context(), h.stamp, h.post, h.edges))
 }
@@ -61,14 +61,14 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 		}, true, false},
 		{"a deletion", func(w *fanouttest.World, _, _ services.UserID, post services.PostID) { w.Delete(post) }, false, false},
 		{"another push of the same", func(w *fanouttest.World, _, _ services.UserID, post services.PostID) {
-			hold(w, post).write(w)
+			readForPush(w, post).write(w)
 		}, true, true},
 		{"a loss of the document", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
 			w.Server.Flush()
 			w.Must(w.Projector.Rebuild(w.TB.Context(), reader))
 		}, true, true},
 		{"an unfollow of somebody else", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
-			other := w.Users(1)[0]
+			other := w.MakeUsers(1)[0]
 			w.Follow(other, reader)
 			w.Unfollow(other, reader)
 		}, true, true},
@@ -76,12 +76,12 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 	for _, history := range histories {
 		t.Run(history.name, func(t *testing.T) {
 			w := served(t, nil)
-			users := w.Users(2)
+			users := w.MakeUsers(2)
 			author, reader := users[0], users[1]
 			w.Follow(author, reader)
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			post := w.Post(author)
-			late := hold(w, post)
+			late := readForPush(w, post)
 			history.meanwhile(w, author, reader, post)
 			for _, job := range claim(w) { // all jobs but the fan-out itself, which is late
 				if job.Kind == "post.fanout" {
@@ -93,7 +93,7 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 			if listed, counts := lists(w, reader, post); listed != history.listed || counts != history.counts {
 				t.Errorf("listed %t, counts %t; want %t, %t", listed, counts, history.listed, history.counts)
 			}
-			w.Agree(reader)
+			w.CheckAgainstFacts(reader)
 		})
 	}
 }
@@ -102,12 +102,12 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 // between the author deletes a post. The user still has the post: the follow must remove it, and keep the others.
 func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(2)
+		users := w.MakeUsers(2)
 		author, reader := users[0], users[1]
 		w.Follow(author, reader)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		deleted, kept := w.Post(author), w.Post(author)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Unfollow(author, reader)
 		w.Delete(deleted)
 		for _, job := range claim(w) { // the removal, not yet the unfollow
@@ -126,16 +126,16 @@ func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 		if listed, counts := lists(w, reader, kept); !listed || counts {
 			t.Errorf("the other post, from before the follow: listed %t, counts %t", listed, counts)
 		}
-		w.Agree(reader)
-		w.Quiet(w.Fanout)
-		w.Agree(reader)
+		w.CheckAgainstFacts(reader)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(reader)
 	})
 }
 
 // A reader without a document gets none from a push or a follow: their next read builds it as a whole.
 func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
 	w := world(t, nil)
-	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	author, reader := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}); err != nil {
 			return err
@@ -144,29 +144,29 @@ func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
 	})
 	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
 	w.Post(author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Must(w.Fanout.ProjectSeen(t.Context(), reader))
 	if document := w.Document(reader); document.Ready {
 		t.Errorf("a document was made of a part: %+v", document)
 	}
 	w.Must(w.Projector.Rebuild(t.Context(), reader))
-	w.Agree(reader)
+	w.CheckAgainstFacts(reader)
 }
 
 // An unfollow that leaves an inbox short, although older posts exist, refills it at once.
 func TestAnUnfollowRefills(t *testing.T) {
 	w := world(t, nil)
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	quiet, loud, reader := users[0], users[1], users[2]
 	w.Posts(quiet, services.Retention+100)
 	w.Posts(loud, services.Retention+100)
 	w.Follow(quiet, reader)
 	w.Follow(loud, reader)
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 	w.Unfollow(loud, reader)
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 	if entries := w.Inbox(reader); len(entries) != services.Retention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
@@ -186,16 +186,16 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fanouttest.CrashAnywhere(t, w, func() (check func()) {
-				users := w.Users(3)
+				users := w.MakeUsers(3)
 				quiet, loud, reader := users[0], users[1], users[2]
 				w.Posts(quiet, services.Retention+20)
 				posts := w.Posts(loud, 30)
 				w.Follow(quiet, reader)
 				w.Follow(loud, reader)
-				w.Quiet(w.Fanout)
+				w.RunAllJobs(w.Fanout)
 				remove(loud, posts, reader)
 				return func() {
-					w.Agree(reader)
+					w.CheckAgainstFacts(reader)
 					if entries := w.Inbox(reader); len(entries) < services.Retention {
 						t.Errorf("%d posts are listed, and older ones exist", len(entries))
 					}
@@ -213,11 +213,11 @@ func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...
 	w.Must(w.Projector.Rebuild(w.TB.Context(), author)) // of the author's own posts
 	w.Follow(quiet, readers...)
 	w.Follow(author, readers...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	_, _, err := w.Redis.TrimInboxes(w.TB.Context(), readers)
 	w.Must(err)
 	for _, reader := range readers {
-		if entries, err := w.Redis.AuthorInInbox(w.TB.Context(), reader, quiet); err != nil || len(entries) != services.Retention-len(newest) {
+		if entries, err := w.Redis.AuthorPostsInInbox(w.TB.Context(), reader, quiet); err != nil || len(entries) != services.Retention-len(newest) {
 			w.TB.Fatalf("%d entries of the author with many posts, %v", len(entries), err)
 		}
 	}
@@ -228,7 +228,7 @@ func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...
 // follow refills the inbox, and does not bring back what the author deleted in between.
 func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	w := world(t, nil)
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	quiet, author, reader := users[0], users[1], users[2]
 	w.Posts(quiet, services.Retention+100)
 	newest := fillInboxes(w, quiet, author, reader)
@@ -244,8 +244,8 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 		}
 	}
 	w.Follow(author, reader)
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 	if entries := w.Inbox(reader); len(entries) != services.Retention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
@@ -255,7 +255,7 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 // not in it, would queue another one, because their inbox stays short until they return.
 func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 	w := world(t, nil)
-	users := w.Users(4)
+	users := w.MakeUsers(4)
 	quiet, author, idle, here := users[0], users[1], users[2], users[3]
 	old := w.Posts(quiet, services.Retention+100)
 	newest := fillInboxes(w, quiet, author, idle, here)
@@ -281,7 +281,7 @@ func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 		if queued != want {
 			t.Errorf("%d refills are queued, want %d", queued, want)
 		}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 	}
 	w.Delete(newest[0])
 	refills(1) // of the reader who is here
@@ -289,24 +289,24 @@ func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 		w.Delete(post)
 	}
 	refills(0)
-	w.Agree(here)
+	w.CheckAgainstFacts(here)
 	w.Must(w.Projector.Rebuild(t.Context(), idle))
-	w.Agree(idle)
+	w.CheckAgainstFacts(idle)
 }
 
 // The deletion of many posts also refills an inbox that it leaves short, by a job of its own.
 func TestMassDeletionRefills(t *testing.T) {
 	w := world(t, nil)
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	author, reader := users[0], users[1]
 	posts := w.Posts(author, services.Retention+100)
 	w.Follow(author, reader)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	for _, post := range posts[len(posts)-40:] {
 		w.Delete(post)
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(reader)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(reader)
 	if entries := w.Inbox(reader); len(entries) != services.Retention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
@@ -316,10 +316,10 @@ func TestMassDeletionRefills(t *testing.T) {
 // not wait for reconciliation.
 func TestAReaderOnlineHearsOfFollows(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(2)
+		users := w.MakeUsers(2)
 		author, reader := users[0], users[1]
 		w.Posts(author, 3)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), []services.UserID{reader}, time.Hour))
 		ctx, cancel := context.WithCancel(t.Context())
 		hints, ready, ended := make(chan redis.Hint, 100), make(chan struct{}, 10), make(chan error, 1)
@@ -349,7 +349,7 @@ func TestAReaderOnlineHearsOfFollows(t *testing.T) {
 			{"an unfollow", func() { w.Unfollow(author, reader) }},
 		} {
 			step.do()
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			want := w.Document(reader).N
 			var last redis.Hint
 			for len(hints) > 0 {

@@ -18,14 +18,14 @@ const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 // with FollowJob.
 func (f *Fanout) restrictionKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMuteEnd, Class: jobs.Short, Each: jobs.OfPair(f.endMute), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
+		{Name: jobMuteEnd, Class: jobs.Short, Each: jobs.PairWork(f.endMute), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
 	}
 }
 
 // MuteEndJob ends a mute at its time, unless the mute changes before. The job stays when the mute changes: endMute checks the
 // mute.
 func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
-	job := jobs.Keyed(jobMuteEnd, jobs.PairKey(muter, muted))
+	job := jobs.KeyedJob(jobMuteEnd, jobs.PairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }

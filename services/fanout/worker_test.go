@@ -15,15 +15,15 @@ import (
 // The fan-out of a post to many followers is split: all chunks replace their parent, or none.
 func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w := world(t, smallChunks)
-	users := w.Users(6)
+	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Post(users[0])
 	quick := w.Fanout.Workers(1)[0]
 	if claimed, err := quick.RunOnce(t.Context()); claimed != 1 || err != nil {
 		t.Fatalf("%d claimed, %v", claimed, err)
 	}
-	if waiting, _ := w.Jobs(); waiting != 3 {
+	if waiting, _ := w.CountJobs(); waiting != 3 {
 		t.Fatalf("%d jobs stand for five followers in chunks of two, want 3", waiting)
 	}
 	if claimed, err := quick.RunOnce(t.Context()); claimed != 0 || err != nil {
@@ -38,31 +38,31 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	if claimed, err := bulk.RunOnce(t.Context()); claimed != 0 || err != nil {
 		t.Errorf("a fourth chunk: %d, %v", claimed, err)
 	}
-	w.Agree(users...)
+	w.CheckAgainstFacts(users...)
 }
 
 // A chunk serves the followers at the time when it runs, not those at the time of the split.
 func TestAChunkServesThePresentFollowers(t *testing.T) {
 	w := world(t, smallChunks)
-	users := w.Users(8)
+	users := w.MakeUsers(8)
 	w.Follow(users[0], users[1:6]...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Post(users[0])
 	if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.Unfollow(users[0], users[2])
 	w.Follow(users[0], users[6], users[7])
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 }
 
 // A worker that splits a job after another worker did changes nothing: the chunks are not queued twice.
 func TestALateSplitLeavesNothing(t *testing.T) {
 	w := world(t, smallChunks)
-	users := w.Users(6)
+	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Post(users[0])
 	late := claim(w)
 	w.Clock.Advance(31 * time.Second)
@@ -72,17 +72,17 @@ func TestALateSplitLeavesNothing(t *testing.T) {
 	if err := w.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
 		t.Errorf("the late worker got %v", err)
 	}
-	if waiting, _ := w.Jobs(); waiting != 3 {
+	if waiting, _ := w.CountJobs(); waiting != 3 {
 		t.Errorf("%d chunks of 3", waiting)
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 }
 
 // Workers of two nodes share the work, and every job is done.
 func TestTwoNodesShareTheWork(t *testing.T) {
 	w := world(t, smallChunks)
-	users := w.Users(6)
+	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)
 	for range 10 {
 		w.Post(users[0])
@@ -106,22 +106,22 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 		}
 	}
 	w.Must(group.Wait())
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 }
 
 // A fan-out that does not end, as when a chunk is a dead job, is deleted after a day, and not before: until then every node merges its
 // post into pages.
 func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(6)
+		users := w.MakeUsers(6)
 		w.Follow(users[0], users[1:]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		post := w.Post(users[0])
 		if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil { // it splits the job, and serves no chunk
 			t.Fatal(err)
 		}
-		_, err := w.Memory.Log.RunOnce(t.Context())
+		_, err := w.Caches.Log.RunOnce(t.Context())
 		w.Must(err)
 		for _, turn := range []struct {
 			after time.Duration
@@ -130,11 +130,11 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 			w.Clock.Advance(turn.after)
 			_, err := w.Projector.Janitor().RunOnce(t.Context())
 			w.Must(err)
-			_, err = w.Memory.Log.RunOnce(t.Context())
+			_, err = w.Caches.Log.RunOnce(t.Context())
 			w.Must(err)
 			left, err := posts.InFlightFanouts(t.Context(), w.Store)
 			w.Must(err)
-			if known := w.Memory.InFlight.List(); len(left) != turn.left || len(known) != turn.left {
+			if known := w.Caches.InFlight.List(); len(left) != turn.left || len(known) != turn.left {
 				t.Errorf("after %s more, %d fan-outs of post %s are left, and a node knows of %d, want %d", turn.after, len(left), post, len(known), turn.left)
 			}
 		}

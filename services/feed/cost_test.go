@@ -13,21 +13,21 @@ import (
 	"tidings/services/sql"
 )
 
-// traced are the names of the statements that SQL ran, for any caller.
-type traced struct {
+// statementLog has the names of the statements that SQL ran, for any caller.
+type statementLog struct {
 	mu    sync.Mutex
 	names []string
 }
 
 // note adds the name of a statement.
-func (s *traced) note(name string) {
+func (s *statementLog) note(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names = append(s.names, name)
 }
 
 // take returns the names since the last take.
-func (s *traced) take() []string {
+func (s *statementLog) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := s.names
@@ -38,10 +38,10 @@ func (s *traced) take() []string {
 // A post's transaction runs the same statements for any number of followers: none of them reads followers. A pulled post adds two
 // statements for the log, and one for the version of its author.
 func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
-	asked := &traced{}
+	asked := &statementLog{}
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: asked.note})
 	n := newNode(w)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	small, big, huge := users[0], users[1], users[2]
 	synthetic := func(author services.UserID, count int) {
 		for first := 0; first < count; first += 10_000 {
@@ -88,19 +88,19 @@ func TestThePageOfAReturningUserIsComplete(t *testing.T) {
 		author, reader := n.pair()
 		n.SetMode(author, services.AuthorBig)
 		n.publish(author, "before he went")
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		n.Clock.Advance(10 * 24 * time.Hour)
 		n.publish(author, "while he was away")
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		if entries := n.Inbox(reader); len(entries) != 1 {
 			t.Fatalf("a big author's post was pushed to somebody idle: %v", entries)
 		}
 		if got := n.bodies(reader); !slices.Equal(got, []string{"while he was away", "before he went"}) {
 			t.Errorf("who returns is shown %q", got)
 		}
-		n.Agree(reader)
+		n.CheckAgainstFacts(reader)
 		n.publish(author, "now")
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		if entries := n.Inbox(reader); len(entries) != 3 {
 			t.Errorf("who has returned is pushed to again: %v", entries)
 		}

@@ -70,7 +70,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 // lockOwnPost reads a post that its author may change, and locks it until the transaction ends.
 func lockOwnPost(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (services.Post, error) {
 	post, err := posts.Lock(ctx, tx, id)
-	if err = posts.Own(ctx, tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
+	if err = posts.CheckOwn(ctx, tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
 	}
 	return post, err

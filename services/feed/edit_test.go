@@ -43,7 +43,7 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 		author, reader := n.pair()
 		first := n.publish(author, "one")
 		n.publish(author, "two")
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		there := newNode(w.AnotherNode())
 		for _, node := range []node{n, there} {
 			if got := node.bodies(reader); !slices.Equal(got, []string{"two", "one"}) {
@@ -55,14 +55,14 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 		if got := n.bodies(author); !slices.Equal(got, []string{"two", "mended"}) {
 			t.Errorf("the author sees %q", got)
 		}
-		if _, err := there.Memory.Log.RunOnce(t.Context()); err != nil {
+		if _, err := there.Caches.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := there.bodies(reader); !slices.Equal(got, []string{"two", "mended"}) {
 			t.Errorf("another node shows %q", got)
 		}
-		n.Quiet(n.fan)
-		n.Agree(author, reader)
+		n.RunAllJobs(n.fan)
+		n.CheckAgainstFacts(author, reader)
 		if after := n.Document(reader); after.FeedCount != before.FeedCount || after.FeedCount != 2 {
 			t.Errorf("the number went from %d to %d", before.FeedCount, after.FeedCount)
 		}
@@ -107,7 +107,7 @@ func TestEditsUnderAClockThatIsSetBackAreInOrder(t *testing.T) {
 func TestAnEditMovesMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		post := n.publishDraft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
 		wantMentions := func(when string, want map[services.UserID]int) {
@@ -173,16 +173,16 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 			return told.MarkSeen(user, []services.Category{services.CategoryMention}, 0)
 		}, true, 1, false},
 		"read": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
-			return told.MarkRead(user, notifications.Reading{Categories: []services.Category{services.CategoryMention}})
+			return told.MarkRead(user, notifications.ReadSelection{Categories: []services.Category{services.CategoryMention}})
 		}, false, 0, true},
 		"read, beside another answer": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
-			return told.MarkRead(user, notifications.Reading{Categories: []services.Category{services.CategoryMention}})
+			return told.MarkRead(user, notifications.ReadSelection{Categories: []services.Category{services.CategoryMention}})
 		}, true, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 				n := newNode(w)
-				users := n.Users(3)
+				users := n.MakeUsers(3)
 				author, dora, erin := users[0], users[1], users[2]
 				post := n.publishDraft(author, Draft{Body: "a post"})
 				answer := n.publishDraft(dora, Draft{Body: "for @" + n.key(author), Parent: post})
@@ -211,7 +211,7 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 					list[0].Read != c.read {
 					t.Errorf("listed are %+v", list)
 				}
-				n.Agree(author)
+				n.CheckAgainstFacts(author)
 			})
 		})
 	}
@@ -223,11 +223,11 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 	const day = 24 * time.Hour
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		published := n.Clock.Now()
 		post := n.publishDraft(author, Draft{Body: "@" + n.key(bob)})
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		n.Clock.Advance(8 * day)
 		first := n.Clock.Now()
 		n.edit(author, post, Draft{Body: "@" + n.key(bob) + " and @" + n.key(dora)})
@@ -237,7 +237,7 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 		n.wantNotified(carol, "mentioned by the second edit", services.CategoryMention, 1)
 		n.wantNotified(dora, "mentioned by the first edit", services.CategoryMention, 1)
 		for user, want := range map[services.UserID]time.Time{bob: published, carol: second, dora: first} {
-			at, err := sql.Column[int64](t.Context(), n.Store, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
+			at, err := sql.ReadColumn[int64](t.Context(), n.Store, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
 			n.Must(err)
 			if len(at) != 1 || sql.FromMicros(at[0]).Sub(want).Abs() > time.Second {
 				t.Errorf("user %d is notified at %v, want one notification at %s", user, at, want)
@@ -273,7 +273,7 @@ func TestRefusedEdits(t *testing.T) {
 			t.Errorf("%.20q: %v", bad.Body, err)
 		}
 	}
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	if got := n.bodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}

@@ -6,10 +6,10 @@
 //
 // One page is made like this:
 //
-//  1. raw reads a piece of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
-//  2. merged merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources, or
+//  1. readRaw reads a piece of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
+//  2. mergePage merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources, or
 //     where one of the sources has lost posts.
-//  3. For the newest page, first adds posts in flight to the inbox, and reads it again.
+//  3. For the newest page, readRawNewest adds posts in flight to the inbox, and reads it again.
 //  4. fill reads the posts and authors, and leaves out deleted posts. page goes on with step 1 until the page is full.
 //
 // Entries are IDs, and a cursor is an ID: it needs no look-up, and holds wherever the page came from.
@@ -149,9 +149,9 @@ func (s *Service) Post(ctx context.Context, id services.PostID) (services.Post, 
 	return post, nil
 }
 
-// Answered is the post that a post answers or answered, also after the deletion of either; 0 if it answers none. It reads SQL,
+// ParentOf returns the post that a post answers or answered, also after the deletion of either; 0 if it answers none. It reads SQL,
 // because a copy of a deleted post need not have it.
-func (s *Service) Answered(ctx context.Context, id services.PostID) (services.PostID, error) {
+func (s *Service) ParentOf(ctx context.Context, id services.PostID) (services.PostID, error) {
 	read, err := posts.ByID(ctx, s.store, []services.PostID{id})
 	return read[id].Parent, err
 }

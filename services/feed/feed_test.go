@@ -35,7 +35,7 @@ type node struct {
 // newNode makes the feeds of a world's node.
 func newNode(w *fanouttest.World) node {
 	told := notificationstest.New(w)
-	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, told}
+	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, told}
 }
 
 // served makes a node on a redis-server.
@@ -47,9 +47,9 @@ func served(t *testing.T) node {
 // pair is an author and a reader who follows them.
 func (n node) pair() (author, reader services.UserID) {
 	n.TB.Helper()
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	n.Follow(users[0], users[1])
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	return users[0], users[1]
 }
 
@@ -78,8 +78,8 @@ func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
 		if err != nil || len(page.Items) != 1 || page.Items[0].Post.Body != "hello" || page.Items[0].Author.Number != author {
 			t.Errorf("the author's page before any job: %+v, %v", page, err)
 		}
-		n.Quiet(n.fan)
-		n.Agree(author, reader)
+		n.RunAllJobs(n.fan)
+		n.CheckAgainstFacts(author, reader)
 		page, err = n.Page(t.Context(), reader, services.MaxPostID, 20)
 		if err != nil || len(page.Items) != 1 || page.Items[0].Post.ID != id {
 			t.Errorf("the reader's page after its fan-out: %+v, %v", page, err)
@@ -108,7 +108,7 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	id := n.publish(author, "hello")
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	for _, attempt := range []struct {
 		what string
 		user services.UserID
@@ -135,8 +135,8 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 	if page, err := n.Page(t.Context(), author, services.MaxPostID, 20); err != nil || len(page.Items) != 0 {
 		t.Errorf("before any job the author still sees it: %+v, %v", page, err)
 	}
-	n.Quiet(n.fan)
-	n.Agree(author, reader)
+	n.RunAllJobs(n.fan)
+	n.CheckAgainstFacts(author, reader)
 	if count := n.Document(reader).FeedCount; count != 0 {
 		t.Errorf("a deleted unseen post counts: %d", count)
 	}
@@ -154,7 +154,7 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 	for range 3 {
 		ids = append(ids, n.publish(author, "hello"))
 	}
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	for _, look := range []struct {
 		upTo services.PostID
 		left int
@@ -164,8 +164,8 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 			t.Errorf("after looking up to %s %d are new, want %d", look.upTo, count, look.left)
 		}
 	}
-	n.Quiet(n.fan)
-	n.Agree(reader)
+	n.RunAllJobs(n.fan)
+	n.CheckAgainstFacts(reader)
 }
 
 // A post that was shown may have been deleted since, or its author unfollowed: its position is still accepted. Positions of posts that
@@ -173,11 +173,11 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
-	stranger := n.Strangers(1)[0]
+	stranger := n.MakeStrangers(1)[0]
 	deleted := n.publish(author, "deleted")
 	n.Must(n.do(n.Service.Delete(author, deleted)))
 	shown, strange := n.publish(author, "shown"), n.publish(stranger, "not followed")
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	now := n.Clock.Now()
 	for _, look := range []struct {
 		what string
@@ -205,15 +205,15 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 			t.Errorf("up to %s: the mark is at %s, %v, want %s", look.what, mark, err, look.mark)
 		}
 	}
-	n.Quiet(n.fan)
-	n.Agree(reader)
+	n.RunAllJobs(n.fan)
+	n.CheckAgainstFacts(reader)
 }
 
 // publishBeforeAndAfter lets two authors publish before and after one of them hides from a reader and the other blocks them. It returns
 // the posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
 func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []services.PostID) {
 	n.TB.Helper()
-	authors := n.Users(2)
+	authors := n.MakeUsers(2)
 	publish := func() (ids []services.PostID) {
 		for _, author := range authors {
 			deleted := n.publish(author, "deleted")
@@ -236,7 +236,7 @@ func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []ser
 	})
 	n.Clock.Advance(time.Second)
 	after = publish()
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	return before, after
 }
 

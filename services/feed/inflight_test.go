@@ -23,13 +23,13 @@ func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 		}
 		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 	})
-	_, err := n.Memory.Log.RunOnce(t.Context())
+	_, err := n.Caches.Log.RunOnce(t.Context())
 	n.Must(err)
 	want := []services.PostID{one.Post}
 	for range 4 {
 		want = append([]services.PostID{n.World.Post(small)}, want...)
 	}
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	if got, _ := n.walk(reader, 2); !slices.Equal(got, want) {
 		t.Errorf("pages of 2: %v, want %v", got, want)
 	}
@@ -88,15 +88,15 @@ func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 			}
 			return nodecache.FanoutChange{InFlightFanout: one, Ended: ended}.Append(ctx, tx)
 		})
-		_, err := n.Memory.Log.RunOnce(t.Context())
+		_, err := n.Caches.Log.RunOnce(t.Context())
 		n.Must(err)
 	}
 	change(false)
 	// This author is not in the node cache yet, so the page asks SQL.
-	unheard := n.Users(1)[0]
+	unheard := n.MakeUsers(1)[0]
 	n.SetMode(unheard, services.AuthorHuge)
 	n.Follow(unheard, reader)
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	during = func() {
 		_, err := n.fan.AddInFlight(t.Context(), reader, []posts.InFlightFanout{one})
 		n.Must(err)

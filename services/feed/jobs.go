@@ -12,12 +12,12 @@ const jobCopy = "post.copy" // key: post id. The post was edited or erased: writ
 
 // kinds are the kinds of this package's own jobs. A copy changes no count.
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
+	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.PostWork(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
 // copyJob is the job that writes a changed post into its copy in Redis. The command Edit writes the copy at once; the job makes up
 // for a failure of that.
-func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
+func copyJob(post services.PostID) jobs.NewJob { return jobs.KeyedJob(jobCopy, post.String()) }
 
 // runCopy is projectCopy as a job.
 func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {

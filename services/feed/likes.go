@@ -31,8 +31,8 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// Visible keeps the post from being deleted meanwhile, so that no like of a deleted post is notified.
-			post, err := posts.Visible(ctx, tx, user, "postId", id)
+			// HoldVisible keeps the post from being deleted meanwhile, so that no like of a deleted post is notified.
+			post, err := posts.HoldVisible(ctx, tx, user, "postId", id)
 			if err != nil {
 				return nil, err
 			}

@@ -16,7 +16,7 @@ import (
 // likesOf is how many likes a post has, and how many notifications of likes its author has according to the facts.
 func (n node) likesOf(author services.UserID, post services.PostID) (likes, notified int) {
 	n.TB.Helper()
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	likers, err := n.Store.Lines(n.TB.Context(), "SELECT liker FROM likes WHERE post = $1", post)
 	n.Must(err)
 	return len(likers), len(notificationstest.Subjects(n.World, author, services.CategoryLike))
@@ -26,7 +26,7 @@ func (n node) likesOf(author services.UserID, post services.PostID) (likes, noti
 func TestALikeNotifiesOnce(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
 		post := n.World.Post(author)
 		for range 2 {
@@ -47,11 +47,11 @@ func TestALikeNotifiesOnce(t *testing.T) {
 func TestOnesOwnLikeNotifiesNobody(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author := n.Users(1)[0]
+		author := n.MakeUsers(1)[0]
 		post := n.World.Post(author)
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		n.Must(n.do(n.Like(author, post)))
-		if waiting, _ := n.Jobs(); waiting != 0 {
+		if waiting, _ := n.CountJobs(); waiting != 0 {
 			t.Errorf("%d jobs for nobody", waiting)
 		}
 		if likes, notified := n.likesOf(author, post); likes != 1 || notified != 0 {
@@ -67,7 +67,7 @@ func TestOnesOwnLikeNotifiesNobody(t *testing.T) {
 func TestADeletedPostIsNotLiked(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		post := n.World.Post(users[0])
 		n.Must(n.do(n.Like(users[1], post)))
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {

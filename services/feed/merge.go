@@ -19,11 +19,11 @@ type rawPage struct {
 	Floor     services.PostID      // the inbox takes no post up to here; not read if FromFacts is set
 }
 
-// merged is the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in
+// mergePage returns the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in
 // all sources together, so it ends after the 300th entry, counted from the top. Each source has a floor: at or below it the source
 // may have lost posts. Nothing older than the newest floor is listed, because one source would be missing there. The inbox brings
 // limit entries, or all that it has.
-func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
+func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen, Floor: inbox.Floor}
 	// room is how many of the feed's 300 entries are below the position.
 	floor, room := inbox.Floor, services.Retention-inbox.Above

@@ -14,15 +14,15 @@ import (
 
 const inboxAuthor = services.UserID(1) // the author of posts in the inbox
 
-// shelf is the posts of a reader's sources, each with the floor below which the source has none.
-type shelf struct {
+// feedSources are the posts of a reader's sources, each with the floor below which the source has none.
+type feedSources struct {
 	inbox      []services.FeedEntry // newest first
 	inboxFloor services.PostID      // the inbox has no post up to here
 	pulled     []nodecache.PulledPosts
 }
 
 // read is the part of a page that the inbox gives.
-func (s shelf) read(before services.PostID, limit int) rdb.InboxPage {
+func (s feedSources) read(before services.PostID, limit int) rdb.InboxPage {
 	page := rdb.InboxPage{Ready: true, Floor: s.inboxFloor, Cut: s.inboxFloor > 0}
 	for i, entry := range s.inbox {
 		switch {
@@ -38,7 +38,7 @@ func (s shelf) read(before services.PostID, limit int) rdb.InboxPage {
 }
 
 // model is the whole feed, sorted: the newest 300 entries down to the newest floor, and whether more exist.
-func (s shelf) model() (feed []services.FeedEntry, cut bool) {
+func (s feedSources) model() (feed []services.FeedEntry, cut bool) {
 	floor := s.inboxFloor
 	all := map[services.PostID]services.FeedEntry{}
 	for _, author := range s.pulled {
@@ -59,9 +59,9 @@ func (s shelf) model() (feed []services.FeedEntry, cut bool) {
 	return feed[:min(len(feed), services.Retention)], floor > 0 || len(feed) > services.Retention
 }
 
-// drawShelf draws an inbox and pulled authors at random.
-func drawShelf(t *rapid.T) shelf {
-	var s shelf
+// drawFeedSources draws an inbox and pulled authors at random.
+func drawFeedSources(t *rapid.T) feedSources {
+	var s feedSources
 	size := rapid.SampledFrom([]int{5, 60, 500, 900}).Draw(t, "posts")
 	authors := rapid.IntRange(0, 5).Draw(t, "authors")
 	for i := range authors {
@@ -94,12 +94,12 @@ func drawShelf(t *rapid.T) shelf {
 // For any sources and pages, a walk returns the newest 300 entries of all sources, down to the newest floor, each once.
 func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawShelf(t)
+		s := drawFeedSources(t)
 		want, cut := s.model()
 		var walked []services.FeedEntry
 		for before := services.MaxPostID; len(walked) <= services.Retention; {
 			limit := rapid.IntRange(1, 100).Draw(t, "first") + 1
-			page := merged(s.read(before, limit), s.pulled, before, limit)
+			page := mergePage(s.read(before, limit), s.pulled, before, limit)
 			if len(page.Entries) < limit {
 				if walked = append(walked, page.Entries...); page.Cut != cut {
 					t.Fatalf("the end says %t, want %t", page.Cut, cut)
@@ -118,14 +118,14 @@ func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 // A page may start anywhere: at a deleted post, between two posts, above all and below all.
 func TestAMergedPageStartsAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawShelf(t)
+		s := drawFeedSources(t)
 		want, _ := s.model()
 		before := services.PostID(rapid.IntRange(0, 1000).Draw(t, "before"))
 		limit := rapid.IntRange(1, services.Retention).Draw(t, "limit")
 		for len(want) > 0 && want[0].Post >= before {
 			want = want[1:]
 		}
-		if got := merged(s.read(before, limit), s.pulled, before, limit).Entries; !slices.Equal(got, want[:min(limit, len(want))]) {
+		if got := mergePage(s.read(before, limit), s.pulled, before, limit).Entries; !slices.Equal(got, want[:min(limit, len(want))]) {
 			t.Fatalf("below %d: %v, want %v", before, got, want)
 		}
 	})
@@ -133,18 +133,18 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 
 // A post that is in two sources, as after an error in Redis that the audit has not found yet, is listed once.
 func TestAPostInTwoSourcesIsListedOnce(t *testing.T) {
-	s := shelf{
+	s := feedSources{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},
 		pulled: []nodecache.PulledPosts{{FollowedAuthor: services.FollowedAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
 	}
 	want := []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}, {Post: 3, Author: 7, Counts: true}}
-	if got := merged(s.read(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
+	if got := mergePage(s.read(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
 		t.Errorf("%v, want %v", got.Entries, want)
 	}
 }
 
 func BenchmarkMergeAPageOf50Authors(b *testing.B) {
-	var s shelf
+	var s feedSources
 	for i := range 50 {
 		author := nodecache.PulledPosts{FollowedAuthor: services.FollowedAuthor{Author: services.UserID(10 + i)}}
 		for post := range 300 {
@@ -154,6 +154,6 @@ func BenchmarkMergeAPageOf50Authors(b *testing.B) {
 	}
 	inbox := s.read(services.MaxPostID, 21)
 	for b.Loop() {
-		merged(inbox, s.pulled, services.MaxPostID, 21)
+		mergePage(inbox, s.pulled, services.MaxPostID, 21)
 	}
 }

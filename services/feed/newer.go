@@ -17,14 +17,14 @@ const (
 	mostLate = 100
 )
 
-// Newer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. The page
+// PageNewer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. The page
 // begins with the posts of the five seconds before the position, because a post may be committed after a reader has passed its
 // position. A client that always asks with its newest post misses none, and receives a few twice. The page's end is
 // EndOfRetention when posts between the position and the page are no longer kept.
-func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
+func (s *Service) PageNewer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
 	// The whole list is read: new posts are at its top, and the page begins at its bottom.
-	raw, err := s.first(ctx, reader, services.Retention)
+	raw, err := s.readRawNewest(ctx, reader, services.Retention)
 	if err != nil {
 		return page, err
 	}
@@ -50,12 +50,12 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 	return page, err
 }
 
-// Above reads the posts that are newer than a position: at most last of them, those closest to it, the newest first. HasPrevious
+// PageAbove reads the posts that are newer than a position: at most last of them, those closest to it, the newest first. HasPrevious
 // reports that newer posts follow above the page. If posts between the page and the position are no longer kept, the page's End
 // is EndOfRetention.
-func (s *Service) Above(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
+func (s *Service) PageAbove(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
 	page := Page{HasNext: true}
-	raw, err := s.first(ctx, reader, services.Retention)
+	raw, err := s.readRawNewest(ctx, reader, services.Retention)
 	if err != nil {
 		return page, err
 	}

@@ -11,7 +11,7 @@ import (
 // newer reads a page of posts that are newer than a position.
 func (n node) newer(reader services.UserID, than services.PostID, first int) Page {
 	n.TB.Helper()
-	page, err := n.Newer(n.TB.Context(), reader, than, first)
+	page, err := n.PageNewer(n.TB.Context(), reader, than, first)
 	n.Must(err)
 	return page
 }
@@ -131,7 +131,7 @@ func TestPagesAboveAPosition(t *testing.T) {
 	n.settle()
 	above := func(place services.PostID, last int) Page {
 		t.Helper()
-		page, err := n.Above(t.Context(), reader, place, last)
+		page, err := n.PageAbove(t.Context(), reader, place, last)
 		n.Must(err)
 		return page
 	}

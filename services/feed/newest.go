@@ -9,8 +9,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// Newest asks for a reader's newest posts.
-type Newest struct {
+// NewestRequest asks for a reader's newest posts.
+type NewestRequest struct {
 	Reader services.UserID
 	First  int // from 1 to 100 posts, which is less than a feed lists
 }
@@ -22,9 +22,9 @@ type Newest struct {
 // services.Observed.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
-func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i int, page Page)) error {
+func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found func(i int, page Page)) error {
 	readers, limits, owed := make([]services.UserID, len(asked)), make([]int, len(asked)), make([]bool, len(asked))
-	// The owed updates and the posts in flight are read before the inboxes, as in raw and first: if an update or a fan-out ends
+	// The owed updates and the posts in flight are read before the inboxes, as in readRaw and readRawNewest: if an update or a fan-out ends
 	// in between, the reader is still left to Page.
 	for i, one := range asked {
 		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
@@ -57,7 +57,7 @@ func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts
 			return page, false
 		}
 	}
-	raw := merged(*inbox, pulled, services.MaxPostID, first+1)
+	raw := mergePage(*inbox, pulled, services.MaxPostID, first+1)
 	if len(raw.lacking(unfinished, services.MaxPostID, first+1)) > 0 {
 		return page, false
 	}

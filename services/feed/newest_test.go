@@ -22,7 +22,7 @@ import (
 // ready is a reader's page from the top by ReadNewest; nil if it is not ready.
 func (n node) ready(reader services.UserID, first int) (page *Page) {
 	n.TB.Helper()
-	err := n.ReadNewest(n.TB.Context(), []Newest{{reader, first}}, func(_ int, ready Page) { page = &ready })
+	err := n.ReadNewest(n.TB.Context(), []NewestRequest{{reader, first}}, func(_ int, ready Page) { page = &ready })
 	if err != nil && !services.IsUnavailable(err) || err != nil && page != nil {
 		n.TB.Fatalf("%+v, %v", page, err)
 	}
@@ -68,10 +68,10 @@ func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 	if got := postsOf(want[50]); len(got) != len(ids) {
 		t.Fatalf("%d posts are listed: %v", len(got), got)
 	}
-	stranger := n.Strangers(1)[0]
+	stranger := n.MakeStrangers(1)[0]
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
-	asked := []Newest{{stranger, 20}, {reader, 20}, {0, 1}, {reader, 33}, {reader, 50}, {reader, 1}}
+	asked := []NewestRequest{{stranger, 20}, {reader, 20}, {0, 1}, {reader, 33}, {reader, 50}, {reader, 1}}
 	seen := 0
 	n.Must(n.ReadNewest(ctx, asked, func(i int, page Page) {
 		seen++
@@ -109,11 +109,11 @@ func TestPagesThatAreLeftToPage(t *testing.T) {
 	n.wantUnready("posts that this node has not read", reader, 20)
 	n.Must(n.Redis.Reset(t.Context(), reader))
 	n.wantUnready("an inbox that is lost", reader, 20)
-	n.Clock.Advance(n.Projector.Lifetime())
+	n.Clock.Advance(n.Projector.KeyLifetime())
 	n.wantUnready("a reader who comes back after a long time", reader, 20)
 
 	n.deleteQuietly(ids[2:4]...)
-	n.Memory.Posts.Clear()
+	n.Caches.Posts.Clear()
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 	if err != nil || len(page.Items) != 10 {
 		t.Fatalf("%v, %v", postsOf(page), err)
@@ -123,10 +123,10 @@ func TestPagesThatAreLeftToPage(t *testing.T) {
 	}
 	n.wantUnready("a last page with deleted posts", reader, 100)
 
-	unheard := n.Users(1)[0]
+	unheard := n.MakeUsers(1)[0]
 	n.SetMode(unheard, services.AuthorHuge)
 	n.Follow(unheard, reader)
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	n.wantUnready("an author with a huge audience of whom the node has not heard", reader, 100)
 }
 
@@ -149,7 +149,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 		}
 		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 	})
-	_, err := n.Memory.Log.RunOnce(t.Context())
+	_, err := n.Caches.Log.RunOnce(t.Context())
 	n.Must(err)
 	if ready := n.ready(reader, 4); ready == nil || len(ready.Items) != 4 {
 		t.Error("a page that ends above the post is not ready")
@@ -164,7 +164,7 @@ func TestPagesOfReadersWhoAreOwedAnUpdate(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	n.World.Post(author)
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	if _, err := n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || n.ready(reader, 10) == nil {
 		t.Fatalf("nothing is ready: %v", err)
 	}
@@ -183,7 +183,7 @@ func TestPagesOfReadersWhoAreOwedAnUpdate(t *testing.T) {
 		t.Error("nothing is ready after the update")
 	}
 	n.Server.Kill()
-	err := n.ReadNewest(t.Context(), []Newest{{reader, 10}}, func(int, Page) { t.Error("a page without Redis") })
+	err := n.ReadNewest(t.Context(), []NewestRequest{{reader, 10}}, func(int, Page) { t.Error("a page without Redis") })
 	if !services.IsUnavailable(err) {
 		t.Errorf("without Redis: %v", err)
 	}

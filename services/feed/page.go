@@ -19,7 +19,7 @@ type Item struct {
 type Page struct {
 	Items   []Item
 	HasNext bool // more posts follow below the page
-	// HasPrevious reports that newer posts exist above the page. Only Above finds that out.
+	// HasPrevious reports that newer posts exist above the page. Only PageAbove finds that out.
 	HasPrevious bool
 	Next        services.PostID  // the last position read: the next page starts after it; 0 if nothing was read
 	End         services.FeedEnd // why the feed ends, when HasNext is false
@@ -47,9 +47,9 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 	var page Page
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
-		read := s.raw
+		read := s.readRaw
 		if named != 0 { // the first piece is below the named post
-			read = s.below
+			read = s.readRawBelow
 		}
 		// One entry more than the wanted number is read, to learn whether there is a next page.
 		raw, err := s.withInFlight(ctx, read, reader, before, want+1)
@@ -101,7 +101,7 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 			items = append(items, Item{Post: post, Author: users[entry.Author]})
 		}
 	}
-	return visible(items), nil
+	return visibleItems(items), nil
 }
 
 // appendCached appends the posts of entries with their authors from the cache, which has nearly all that pages list. all is false, and
@@ -114,7 +114,7 @@ func (s *Service) appendCached(items []Item, entries []services.FeedEntry) (more
 	if !all {
 		return items, false
 	}
-	return visible(read), true
+	return visibleItems(read), true
 }
 
 // idsOf are the posts and authors of entries.
@@ -126,16 +126,16 @@ func idsOf(entries []services.FeedEntry) (ids []services.PostID, authors []servi
 	return ids, authors
 }
 
-// visible leaves out the items whose post is deleted, or whose author is being erased and so has no key.
-func visible(items []Item) []Item {
+// visibleItems leaves out the items whose post is deleted, or whose author is being erased and so has no key.
+func visibleItems(items []Item) []Item {
 	return slices.DeleteFunc(items, func(item Item) bool { return item.Post.Deleted || item.Author.Key == "" })
 }
 
-// below is raw below a post, and checks that the reader can have been shown it. A post that the feed lists comes with the
+// readRawBelow is readRaw below a post, and checks that the reader can have been shown it. A post that the feed lists comes with the
 // entries, so that a client that pages its own feed costs no statement. Any other post is looked up in SQL; if SQL does not
 // answer, the check is skipped.
-func (s *Service) below(ctx context.Context, reader services.UserID, post services.PostID, limit int) (rawPage, error) {
-	page, err := s.raw(ctx, reader, min(post, services.MaxPostID-1)+1, limit+1)
+func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post services.PostID, limit int) (rawPage, error) {
+	page, err := s.readRaw(ctx, reader, min(post, services.MaxPostID-1)+1, limit+1)
 	if err != nil {
 		return page, err
 	}
@@ -155,40 +155,40 @@ func (s *Service) below(ctx context.Context, reader services.UserID, post servic
 	return page, err
 }
 
-// raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. The entries
+// readRaw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. The entries
 // come from SQL if Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if an author is not in
 // the cache.
-func (s *Service) raw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
+func (s *Service) readRaw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	// The reader's own last command is not in their inbox yet.
 	if s.fanout.ViewsStale(ctx, reader) {
-		return s.rawFacts(ctx, reader, before, limit, false)
+		return s.readRawFacts(ctx, reader, before, limit, false)
 	}
-	inbox, building, err := s.inbox(ctx, reader, before, limit)
+	inbox, building, err := s.readInbox(ctx, reader, before, limit)
 	// An error of another kind is a bug or damaged data in Redis, and reading from SQL would hide it.
 	if err != nil && !services.IsUnavailable(err) {
 		return rawPage{}, err
 	}
 	if err != nil || !inbox.Ready {
-		return s.rawFacts(ctx, reader, before, limit, building)
+		return s.readRawFacts(ctx, reader, before, limit, building)
 	}
 	// Almost everyone follows no huge author: their page is one round trip.
 	if len(inbox.Pulled) == 0 {
-		return merged(inbox, nil, before, limit), nil
+		return mergePage(inbox, nil, before, limit), nil
 	}
-	s.pulled.Learn(ctx, inbox.Pulled)
+	s.pulled.LoadMissing(ctx, inbox.Pulled)
 	pulled, known := s.pulled.Of(inbox.Pulled)
 	// The node cache lacks an author, so the page comes from SQL. If SQL does not answer, the page is without this author.
 	if !known {
-		if page, err := s.rawFacts(ctx, reader, before, limit, false); err == nil {
+		if page, err := s.readRawFacts(ctx, reader, before, limit, false); err == nil {
 			return page, nil
 		}
 	}
-	return merged(inbox, pulled, before, limit), nil
+	return mergePage(inbox, pulled, before, limit), nil
 }
 
-// inbox reads the pushed entries. An inbox that is lost is rebuilt, and so is one from before the reader's absence. building reports that
+// readInbox reads the pushed entries. An inbox that is lost is rebuilt, and so is one from before the reader's absence. building reports that
 // the rebuild takes longer than a page waits.
-func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
+func (s *Service) readInbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
 	if err != nil || page.Ready && !s.projector.AwayIfSeenOn(page.Day) {
 		return page, false, err
@@ -207,9 +207,9 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	return page, false, err
 }
 
-// rawFacts reads the entries of raw from SQL, out of the 300 entries that a feed lists. It does not read the seen position, which
+// readRawFacts reads the entries of readRaw from SQL, out of the 300 entries that a feed lists. It does not read the seen position, which
 // pages do not show.
-func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
+func (s *Service) readRawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.
 	entries, err := posts.HomeFeed(ctx, s.store, reader, services.MaxPostID, services.Retention+1)
@@ -225,12 +225,12 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 	return page, nil
 }
 
-// first reads the newest entries, with the posts in flight.
-func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
-	return s.withInFlight(ctx, s.raw, reader, services.MaxPostID, limit)
+// readRawNewest reads the newest entries, with the posts in flight.
+func (s *Service) readRawNewest(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
+	return s.withInFlight(ctx, s.readRaw, reader, services.MaxPostID, limit)
 }
 
-// withInFlight reads entries by raw or below, with the posts in flight that belong among them. These are added to the reader's inbox, so
+// withInFlight reads entries by readRaw or readRawBelow, with the posts in flight that belong there. They are added to the reader's inbox, so
 // that the reader notices a slow fan-out neither in the list nor in the next count. A post may still be in flight when newer ones
 // fill the first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out brings it
 // into the count.
@@ -245,7 +245,7 @@ func (s *Service) withInFlight(ctx context.Context, read func(context.Context, s
 	}
 	lacking := page.lacking(unfinished, before, limit)
 	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
-		return s.rawFacts(ctx, reader, before, limit, false)
+		return s.readRawFacts(ctx, reader, before, limit, false)
 	}
 	held, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !held {

@@ -107,7 +107,7 @@ func TestAPositionNeedsNoPost(t *testing.T) {
 	n.Must(n.fan.Reconcile(t.Context(), reader, author))
 	n.Clock.Advance(time.Second)
 	n.World.Delete(ids[4])
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	for what, from := range map[string]struct {
 		before services.PostID
 		want   []services.PostID
@@ -139,7 +139,7 @@ func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
 		n.Must(err)
 		got, before, more = append(got, postsOf(page)...), page.Next, page.HasNext
 		n.publish(author, "meanwhile")
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 	}
 	if !slices.Equal(got, ids) {
 		t.Errorf("walked %v, want %v", got, ids)
@@ -148,7 +148,7 @@ func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
 
 func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 	n := served(t)
-	user := n.Users(1)[0]
+	user := n.MakeUsers(1)[0]
 	n.Must(n.do(n.MarkSeen(user, 0)))
 	if mark, err := positions.Of(t.Context(), n.Store, user, positions.HomePage, ""); mark != 0 || err != nil {
 		t.Errorf("the mark is at %s, %v", mark, err)
@@ -170,7 +170,7 @@ func TestALostInboxIsRebuilt(t *testing.T) {
 		}
 	}
 	n.Must(n.fan.Projector.Rebuild(t.Context(), author))
-	n.Agree(author, reader)
+	n.CheckAgainstFacts(author, reader)
 }
 
 func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
@@ -193,7 +193,7 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 		if len(readers) == 20 { // enough histories for the comparison without Redis below
 			return
 		}
-		users := with.Users(4)
+		users := with.MakeUsers(4)
 		reader := users[3]
 		var ids []services.PostID
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
@@ -220,12 +220,12 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 				}
 			}
 		}
-		with.Quiet(with.fan)
+		with.RunAllJobs(with.fan)
 		readers = append(readers, reader)
 	})
 	fromRedis := map[services.UserID][]services.PostID{}
 	for _, reader := range readers {
-		with.Agree(reader)
+		with.CheckAgainstFacts(reader)
 		fromRedis[reader], _ = with.walk(reader, 9)
 	}
 	with.Server.Kill()
@@ -242,10 +242,10 @@ func TestAPageBelowAGivenPost(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.pair()
-		stranger := n.Users(1)[0]
+		stranger := n.MakeUsers(1)[0]
 		oldest, foreign, middle, newest := n.publish(author, "1"), n.publish(stranger, "2"), n.publish(author, "3"), n.publish(author, "4")
 		n.Must(n.do(n.Service.Delete(author, middle)))
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		below := func(what string, post services.PostID, code services.Code, want ...services.PostID) {
 			t.Helper()
 			page, err := n.PageBelow(t.Context(), reader, post, 10)

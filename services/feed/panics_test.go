@@ -10,11 +10,11 @@ import (
 // A first page whose rebuild panics is INTERNAL. Other readers get their pages, and so does this one when the fault is gone.
 func TestAPageWhoseRebuildPanicsIsInternal(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-	panicFor := w.FaultyRebuild()
+	panicFor := w.RegisterFaultyRebuild()
 	n := newNode(w)
 	author, reader := n.pair()
 	id := n.publish(author, "hello")
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	for _, user := range []services.UserID{author, reader} {
 		n.Must(n.Redis.Reset(t.Context(), user))
 	}

@@ -98,12 +98,12 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			// The author's own page finds the body in this node's memory.
 			s.posts.Keep(post.ID, post)
 			if post.Pull {
-				s.pulled.Changed(nodecache.PullChange{Author: author, Post: post.ID}, pulled)
+				s.pulled.ApplyOwnChange(nodecache.PullChange{Author: author, Post: post.ID}, pulled)
 			}
 			if post.OffFeed {
 				return nil
 			}
-			return s.fanout.AddOwn(ctx, post)
+			return s.fanout.AddToOwnFeed(ctx, post)
 		},
 	}, nil
 }
@@ -130,7 +130,7 @@ func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	if id == 0 {
 		return parent, nil
 	}
-	return posts.Visible(ctx, tx, author, "parentId", id)
+	return posts.HoldVisible(ctx, tx, author, "parentId", id)
 }
 
 // mentionedBy returns the kept users and the users that a draft mentions, each once, without users who block the author. listed
@@ -205,7 +205,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			// The rights are checked after the change: a refusal undoes it, and the post is locked meanwhile.
 			post, deleted, err := posts.Delete(ctx, tx, id)
-			if err := posts.Own(ctx, tx, author, "postId", id, post.Author, err); err != nil {
+			if err := posts.CheckOwn(ctx, tx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err
 			}
 			if !deleted {
@@ -229,13 +229,13 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(left, fanout.RemoveJob(id))...)
 		},
 		AfterApply: func(context.Context) error {
-			s.posts.Changed(id, changedAt)
+			s.posts.RecordChange(id, changedAt)
 			if pulled > 0 {
-				s.pulled.Changed(nodecache.PullChange{Author: author, Post: id, Deleted: true}, pulled)
+				s.pulled.ApplyOwnChange(nodecache.PullChange{Author: author, Post: id, Deleted: true}, pulled)
 			}
 			return nil
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.DropOwn(ctx, author, id) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.DropFromOwnFeed(ctx, author, id) },
 	}
 }
 

@@ -29,8 +29,8 @@ func (n node) publishDraft(author services.UserID, draft Draft) services.PostID 
 // notified counts a user's unseen notifications by category, once all jobs are done, and compares the document with the facts.
 func (n node) notified(user services.UserID) map[services.Category]int {
 	n.TB.Helper()
-	n.Quiet(n.fan)
-	n.Agree(user)
+	n.RunAllJobs(n.fan)
+	n.CheckAgainstFacts(user)
 	notified := map[services.Category]int{}
 	for _, counts := range notificationstest.Counts(n.World, user) {
 		for _, groups := range counts.Days {
@@ -94,7 +94,7 @@ func TestCommentsAndReplies(t *testing.T) {
 func TestMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.key(bob), n.key(author), "mail", n.key(dora))
 		post := n.publishDraft(author, Draft{Body: body, Mentions: []string{n.key(carol), n.key(bob), n.key(carol)}})
@@ -124,14 +124,14 @@ func TestMentions(t *testing.T) {
 
 func TestDraftsThatAreRefused(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-	author := n.Users(1)[0]
+	author := n.MakeUsers(1)[0]
 	gone := n.publishDraft(author, Draft{Body: "soon gone"})
 	n.Must(n.do(n.Service.Delete(author, gone)))
 	keys := make([]string, services.MaxMentions+1)
 	for i := range keys {
 		keys[i] = fmt.Sprint("friend", i)
 	}
-	n.Named(keys...)
+	n.MakeNamedUsers(keys...)
 	n.publishDraft(author, Draft{Body: "as many as can be", Mentions: append(keys[:services.MaxMentions:services.MaxMentions], keys[0])})
 	for what, bad := range map[string]struct {
 		Draft
@@ -163,15 +163,15 @@ func TestDraftsThatAreRefused(t *testing.T) {
 // One setting decides which kinds of posts enter feeds. Posts of these kinds are listed, counted and refilled.
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Kinds: []services.PostKind{services.PostKindComment}}), w.Fanout, nil}
 	author, reader := n.pair()
 	post := n.publishDraft(author, Draft{Body: "a post"})
 	comment := n.publishDraft(author, Draft{Body: "a comment", Parent: post})
-	n.Quiet(n.fan)
-	n.Agree(author, reader)
+	n.RunAllJobs(n.fan)
+	n.CheckAgainstFacts(author, reader)
 	n.Must(n.fan.Projector.Refill(t.Context(), reader))
-	n.Agree(reader)
+	n.CheckAgainstFacts(reader)
 	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, 10)
 	if err != nil || len(entries) != 1 || entries[0].Post != comment || n.Document(reader).FeedCount != 1 {
 		t.Errorf("the feed is %+v, %v", entries, err)

@@ -16,15 +16,15 @@ import (
 // settle runs all jobs, and reads the log.
 func (n node) settle() {
 	n.TB.Helper()
-	n.Quiet(n.fan)
-	_, err := n.Memory.Log.RunOnce(n.TB.Context())
+	n.RunAllJobs(n.fan)
+	_, err := n.Caches.Log.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
 // crowd is a reader who follows one author whose posts are pulled and one whose posts are pushed.
 func (n node) crowd() (reader, huge, small services.UserID) {
 	n.TB.Helper()
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	n.SetMode(users[1], services.AuthorHuge)
 	n.Follow(users[1], users[0])
 	n.Follow(users[2], users[0])
@@ -218,10 +218,10 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.pair()
-		stranger := n.Users(1)[0]
+		stranger := n.MakeUsers(1)[0]
 		shows := func(what string, reader services.UserID, want ...services.PostID) {
 			t.Helper()
-			_, err := n.Memory.Log.RunOnce(t.Context())
+			_, err := n.Caches.Log.RunOnce(t.Context())
 			n.Must(err)
 			page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 			if err != nil || !slices.Equal(postsOf(page), want) || n.Document(reader).FeedCount != len(want) {
@@ -236,16 +236,16 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		shows("who does not follow", stranger)
 		second, gone := n.publish(author, "waits too"), n.publish(author, "does not stay")
 		n.Clock.Advance(time.Second)
-		_, err := n.Memory.Log.RunOnce(t.Context())
+		_, err := n.Caches.Log.RunOnce(t.Context())
 		n.Must(err)
 		n.Must(n.do(n.Service.Delete(author, gone)))
 		shows("one deleted", reader, second, first)
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		shows("and when they have come", reader, second, first)
-		if left := n.Memory.InFlight.List(); len(left) > 0 {
+		if left := n.Caches.InFlight.List(); len(left) > 0 {
 			t.Errorf("unfinished are %v", left)
 		}
-		n.Agree(author, reader, stranger)
+		n.CheckAgainstFacts(author, reader, stranger)
 	})
 }
 
@@ -253,7 +253,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
-	stranger := n.Users(1)[0]
+	stranger := n.MakeUsers(1)[0]
 	ids := n.Posts(small, 2) // without a job: no fan-out brings them
 	foreign := n.Posts(stranger, 1)
 	begin := func(post services.PostID, author services.UserID) {
@@ -264,7 +264,7 @@ func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 			}
 			return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 		})
-		_, err := n.Memory.Log.RunOnce(t.Context())
+		_, err := n.Caches.Log.RunOnce(t.Context())
 		n.Must(err)
 	}
 	shows := func(what string, want ...services.PostID) {

@@ -57,7 +57,7 @@ func (c Change) same(other Change) bool {
 // newest finds the newest entry that is new for the reader, and the authors of the newest new entries. It reads the top of the
 // feed as a page does, so that a page that is read next shows these posts.
 func (s *Service) newest(ctx context.Context, reader services.UserID) (newest services.PostID, authors []services.UserID, err error) {
-	page, err := s.raw(ctx, reader, services.MaxPostID, changeEntries)
+	page, err := s.readRaw(ctx, reader, services.MaxPostID, changeEntries)
 	if err != nil {
 		return 0, nil, err
 	}

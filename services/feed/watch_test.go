@@ -27,8 +27,8 @@ func (n node) insertLate(author services.UserID, id services.PostID) {
 	})
 }
 
-// next is the next change, within a while.
-func next(t *testing.T, changes <-chan Change) Change {
+// waitForChange waits a while for the next change, and returns it.
+func waitForChange(t *testing.T, changes <-chan Change) Change {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()
@@ -55,7 +55,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 		badges <- &services.Badges{Version: version, HomeFeed: services.NewCount(count, services.Exact, time.Time{})}
 	}
 	show("1", 0)
-	if first := next(t, changes); first.New.Value != 0 || first.Newest != 0 || len(first.Authors) != 0 || first.Badges.Version != "1" {
+	if first := waitForChange(t, changes); first.New.Value != 0 || first.Newest != 0 || len(first.Authors) != 0 || first.Badges.Version != "1" {
 		t.Errorf("first: %+v", first)
 	}
 	show("2", 0) // something else has changed
@@ -63,7 +63,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	last := n.publish(huge, "2")
 	n.settle()
 	show("3", 2)
-	event := next(t, changes)
+	event := waitForChange(t, changes)
 	if event.New.Value != 2 || event.Newest != last || !slices.Equal(event.Authors, []services.UserID{huge, small}) || event.Badges.Version != "3" {
 		t.Errorf("the change is %+v", event)
 	}
@@ -75,7 +75,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	n.Must(n.do(n.Service.MarkSeen(reader, event.Newest)))
 	n.settle()
 	show("4", 0)
-	if event = next(t, changes); event.New.Value != 0 || event.Newest != 0 || len(event.Authors) != 0 {
+	if event = waitForChange(t, changes); event.New.Value != 0 || event.Newest != 0 || len(event.Authors) != 0 {
 		t.Errorf("when all is seen: %+v", event)
 	}
 	cancel()
@@ -90,7 +90,7 @@ func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 	last := n.publish(author, "new")
 	n.Posts(reader, services.Retention+changeEntries)
 	n.Must(n.fan.Projector.Refill(t.Context(), reader))
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	newest, authors, err := n.newest(t.Context(), reader)
 	if err != nil || newest != last || !slices.Equal(authors, []services.UserID{author}) {
 		t.Errorf("the newest is %s of %v, %v; want %s", newest, authors, err, last)
@@ -101,16 +101,16 @@ func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 func TestAWatcherGetsNoAuthorsOfExpiredPosts(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 1}
 	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Expiry = ages }}))
-	users := n.Users(4)
+	users := n.MakeUsers(4)
 	old, yesterday, today, reader := users[0], users[1], users[2], users[3]
 	for _, author := range []services.UserID{old, yesterday, today} {
 		n.Follow(author, reader)
 	}
-	n.Quiet(n.fan)
+	n.RunAllJobs(n.fan)
 	var last services.PostID
 	for _, author := range []services.UserID{old, yesterday, today} {
 		last = n.publish(author, "hello")
-		n.Quiet(n.fan)
+		n.RunAllJobs(n.fan)
 		if author != today {
 			n.Clock.Advance(24 * time.Hour)
 		}
@@ -138,7 +138,7 @@ func TestASlowWatcherGetsTheLatest(t *testing.T) {
 		n.publish(huge, "x")
 		badges <- &services.Badges{Version: "x", HomeFeed: services.NewCount(i+1, services.Exact, time.Time{})}
 	}
-	for event := next(t, changes); event.New.Value != 30; event = next(t, changes) {
+	for event := waitForChange(t, changes); event.New.Value != 30; event = waitForChange(t, changes) {
 		if len(event.Authors) != 1 {
 			t.Fatalf("the change is %+v", event)
 		}

@@ -16,7 +16,7 @@ import (
 // that file can be imported.
 func TestBadLinesAreSetAside(t *testing.T) {
 	im := sqliteImporter(t)
-	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da\u200bve\nbob,alice\n")
+	path := im.writeFile("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da\u200bve\nbob,alice\n")
 	got := im.mustFollows(Options{File: path})
 	if want := (Report{What: "follows", Lines: 6, Rows: 2, New: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -28,7 +28,7 @@ bob
 # line 4: broken quotes
 "bob,carol
 ` + "# line 5: user key \"da\\u200bve\": only printable characters are allowed\ncarol,da\u200bve\n"
-	if diff := cmp.Diff(want, im.read(path+".bad")); diff != "" {
+	if diff := cmp.Diff(want, im.readFile(path+".bad")); diff != "" {
 		t.Errorf("put aside (-want +got):\n%s", diff)
 	}
 	for line := range strings.Lines(want) {
@@ -37,14 +37,14 @@ bob
 		}
 	}
 	mended := strings.NewReplacer("alice,alice", "alice,carol", "\nbob\n", "\nbob,dave\n", "\"bob", "bob", "da\u200bve", "dave").Replace(want)
-	if got := im.mustFollows(Options{File: im.file("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
+	if got := im.mustFollows(Options{File: im.writeFile("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
 		t.Errorf("the mended lines: %+v", got)
 	}
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "bob>carol", "bob>dave", "carol>dave"}, im.pairs("alice", "bob", "carol", "dave")); diff != "" {
 		t.Error(diff)
 	}
 	// Importing a file without bad lines removes a file of bad lines from an earlier run.
-	im.mustFollows(Options{File: im.file("f.csv", "alice,bob\n")})
+	im.mustFollows(Options{File: im.writeFile("f.csv", "alice,bob\n")})
 	if _, err := os.Stat(path + ".bad"); !os.IsNotExist(err) {
 		t.Errorf("the bad lines of the import before are still there: %v", err)
 	}
@@ -52,14 +52,14 @@ bob
 
 func TestOnlyTheFirstBadLinesArePrinted(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.mustFollows(Options{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
+	got := im.mustFollows(Options{File: im.writeFile("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
 	if got.Bad != 3_001 || got.New != 2 || got.Lines != 3_003 {
 		t.Errorf("got %+v", got)
 	}
 	if n := strings.Count(im.out.String(), "\n"); n != mostPrinted+1 || !strings.Contains(im.out.String(), "further bad lines are in "+got.BadFile) {
 		t.Errorf("%d lines were printed:\n%s", n, im.out.String())
 	}
-	text := im.read(got.BadFile)
+	text := im.readFile(got.BadFile)
 	if n := strings.Count(text, "\n"); n != 2*3_001 || !strings.Contains(text, "# line 3002: longer than 4096 bytes\nyyy") {
 		t.Errorf("%d lines are put aside", n)
 	}
@@ -70,7 +70,7 @@ func TestBadLinesOfAnEarlierRun(t *testing.T) {
 	im := sqliteImporter(t)
 	const before = "# line 3: reason\nx\n# line 7: reason\ny\n"
 	for done, want := range map[int64]string{7: before, 6: "# line 3: reason\nx\n", 3: "# line 3: reason\nx\n", 2: ""} {
-		bad := badLines{path: im.file("f.bad", before), out: &im.out}
+		bad := badLines{path: im.writeFile("f.bad", before), out: &im.out}
 		if err := bad.startAfter(done); err != nil {
 			t.Fatal(err)
 		}
@@ -81,12 +81,12 @@ func TestBadLinesOfAnEarlierRun(t *testing.T) {
 		if err := bad.close(); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want+"# line 9: "+errBroken.Error()+"\nz\n", im.read(bad.path)); diff != "" {
+		if diff := cmp.Diff(want+"# line 9: "+errBroken.Error()+"\nz\n", im.readFile(bad.path)); diff != "" {
 			t.Errorf("after line %d (-want +got):\n%s", done, diff)
 		}
 	}
 	// A run that died while it wrote a remark left a part of it, from which no line number can be read.
-	cut := badLines{path: im.file("f.bad", "# line 3: reason\nx\n# line 1"), out: &im.out}
+	cut := badLines{path: im.writeFile("f.bad", "# line 3: reason\nx\n# line 1"), out: &im.out}
 	if err := cut.startAfter(3); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestBadLinesOfAnEarlierRun(t *testing.T) {
 	if err := cut.close(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("# line 3: reason\nx\n# line 17: "+errBroken.Error()+"\nz\n", im.read(cut.path)); diff != "" {
+	if diff := cmp.Diff("# line 3: reason\nx\n# line 17: "+errBroken.Error()+"\nz\n", im.readFile(cut.path)); diff != "" {
 		t.Errorf("after half a remark (-want +got):\n%s", diff)
 	}
 	missing := badLines{path: im.dir + "/none.bad", out: &im.out}
@@ -137,7 +137,7 @@ func TestProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
 			if c.opts.File == "" {
-				c.opts.File = im.file("f.csv", text)
+				c.opts.File = im.writeFile("f.csv", text)
 			}
 			c.opts.Batch, c.opts.Out, c.opts.Clock = 250, &im.out, &ticking{now: im.now, step: c.step}
 			report, err := Follows(t.Context(), im.db, services.NewIDClock(im, 1), c.opts)
@@ -172,7 +172,7 @@ func TestProgressText(t *testing.T) {
 // A line that is longer than the buffers is one line, and bounded.
 func TestLongLines(t *testing.T) {
 	im := sqliteImporter(t)
-	s, err := openSource(Options{File: im.file("f", fmt.Sprintf("%s\nb\n%s", strings.Repeat("a", 1<<20), strings.Repeat("c", 300_000)))})
+	s, err := openSource(Options{File: im.writeFile("f", fmt.Sprintf("%s\nb\n%s", strings.Repeat("a", 1<<20), strings.Repeat("c", 300_000)))})
 	if err != nil {
 		t.Fatal(err)
 	}

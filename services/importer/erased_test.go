@@ -16,14 +16,14 @@ import (
 	"tidings/tests/eventually"
 )
 
-// interrupted is a database in which something happens before a write, or at the end of its transaction. The writes count from 1.
-type interrupted struct {
+// interruptedDB is a database in which something happens before a write, or at the end of its transaction. The writes count from 1.
+type interruptedDB struct {
 	*sql.DB
 	writes         int            // how many have begun
 	before, within map[int]func() // what happens, by the number of the write
 }
 
-func (i *interrupted) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (i *interruptedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	i.writes++
 	if happens := i.before[i.writes]; happens != nil {
 		happens()
@@ -37,8 +37,8 @@ func (i *interrupted) Write(ctx context.Context, fn func(tx *sql.Tx) error) erro
 	})
 }
 
-// statements runs statements in one transaction, and returns the lines of the last one.
-func (im *importer) statements(texts ...string) (lines []string) {
+// runStatements runs statements in one transaction, and returns the lines of the last one.
+func (im *importer) runStatements(texts ...string) (lines []string) {
 	im.t.Helper()
 	err := im.db.Write(im.t.Context(), func(tx *sql.Tx) (err error) {
 		for _, text := range texts {
@@ -67,7 +67,7 @@ func (im *importer) number(key string) services.UserID {
 // beginErasure is the transaction that begins the erasure of alice.
 func (im *importer) beginErasure() {
 	im.t.Helper()
-	im.statements(`INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
+	im.runStatements(`INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'alice'`, `DELETE FROM users WHERE key = 'alice'`)
 }
 
@@ -75,7 +75,7 @@ func (im *importer) beginErasure() {
 func (im *importer) endErasure() {
 	im.t.Helper()
 	of := `(SELECT user_number FROM erasures WHERE id = 'e')`
-	im.statements(`DELETE FROM follows WHERE follower = `+of+` OR followee = `+of, `DELETE FROM posts WHERE author = `+of, `DELETE FROM shows WHERE host = `+of,
+	im.runStatements(`DELETE FROM follows WHERE follower = `+of+` OR followee = `+of, `DELETE FROM posts WHERE author = `+of, `DELETE FROM shows WHERE host = `+of,
 		`DELETE FROM hosts WHERE host = `+of, `DELETE FROM refs WHERE owner = `+of, `UPDATE erasures SET user_number = 0, key = '', done_at = 1 WHERE id = 'e'`)
 }
 
@@ -113,7 +113,7 @@ func jsonLines(format string) (lines string) {
 // rows counts the rows that a user has of an import.
 func (im *importer) rows(of besideErasure, user services.UserID) string {
 	im.t.Helper()
-	return strings.Join(im.statements(strings.ReplaceAll(of.count, "$1", strconv.Itoa(int(user)))), " ")
+	return strings.Join(im.runStatements(strings.ReplaceAll(of.count, "$1", strconv.Itoa(int(user)))), " ")
 }
 
 // eachBesideErasure runs a test for each import in batches, on both engines.
@@ -141,12 +141,12 @@ func newURL(t *testing.T, url string) string {
 func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
 	eachBesideErasure(t, func(im *importer, of besideErasure) {
 		var former services.UserID
-		db := &interrupted{DB: im.db, before: map[int]func(){2: func() {
+		db := &interruptedDB{DB: im.db, before: map[int]func(){2: func() {
 			former = im.number("alice")
 			im.beginErasure()
 			im.endErasure()
 		}}}
-		report, err := of.run(im, db, Options{File: im.file("f", of.lines), Batch: 1})
+		report, err := of.run(im, db, Options{File: im.writeFile("f", of.lines), Batch: 1})
 		if err != nil || report.New != 3 {
 			im.t.Fatalf("%+v, %v", report, err)
 		}
@@ -165,11 +165,11 @@ func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
 func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 	eachBesideErasure(t, func(im *importer, of besideErasure) {
 		var former services.UserID
-		db := &interrupted{DB: im.db, before: map[int]func(){2: func() {
+		db := &interruptedDB{DB: im.db, before: map[int]func(){2: func() {
 			former = im.number("alice")
 			im.beginErasure()
 		}}}
-		opts := Options{File: im.file("f", of.lines), Batch: 1}
+		opts := Options{File: im.writeFile("f", of.lines), Batch: 1}
 		report, err := of.run(im, db, opts)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.New != 1 {
 			im.t.Errorf("%+v, %v", report, err)
@@ -193,9 +193,9 @@ func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 // continues there.
 func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		r, of := newRehearsal(t, withShows(w)), besideErasures["shows"]
-		opts := Options{File: r.file("f", of.lines), Out: &r.out, Clock: w.Clock}
-		db := &interrupted{DB: r.db, before: map[int]func(){2: r.beginErasure}}
+		r, of := newReplayWorld(t, withShows(w)), besideErasures["shows"]
+		opts := Options{File: r.writeFile("f", of.lines), Out: &r.out, Clock: w.Clock}
+		db := &interruptedDB{DB: r.db, before: map[int]func(){2: r.beginErasure}}
 		report, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, opts)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `line 2: the user "alice" is being erased`) || report.New != 1 {
 			t.Errorf("%+v, %v", report, err)
@@ -229,9 +229,9 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	}
 	check := func(im *importer, of besideErasure, write int, run func(db Store) error) {
 		im.t.Helper()
-		im.statements(`UPDATE counters SET value = 40 WHERE name = 'users'`, `INSERT INTO users (number, key) VALUES (40, 'alice')`)
+		im.runStatements(`UPDATE counters SET value = 40 WHERE name = 'users'`, `INSERT INTO users (number, key) VALUES (40, 'alice')`)
 		began := make(chan struct{})
-		db := &interrupted{DB: im.db, within: map[int]func(){write: func() {
+		db := &interruptedDB{DB: im.db, within: map[int]func(){write: func() {
 			go func() {
 				defer close(began)
 				im.beginErasure()
@@ -243,7 +243,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 					return true
 				default:
 				}
-				waiting := im.statements(`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+				waiting := im.runStatements(`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 				return len(waiting) > 0
 			})
 		}}}
@@ -263,7 +263,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				im := newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)}))
 				check(im, of.besideErasure, of.write, func(db Store) error {
-					_, err := of.run(im, db, Options{File: im.file("f", of.lines), Batch: of.batch})
+					_, err := of.run(im, db, Options{File: im.writeFile("f", of.lines), Batch: of.batch})
 					return err
 				})
 			})
@@ -271,10 +271,10 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	}
 	t.Run("replay", func(t *testing.T) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}))
-		r, of := newRehearsal(t, w), besideErasures["shows"]
+		r, of := newReplayWorld(t, w), besideErasures["shows"]
 		check(r.importer, of, 1, func(db Store) error {
 			line, _, _ := strings.Cut(of.lines, "\n")
-			_, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, Options{File: r.file("f", line+"\n"), Out: &r.out, Clock: w.Clock})
+			_, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, Options{File: r.writeFile("f", line+"\n"), Out: &r.out, Clock: w.Clock})
 			return err
 		})
 	})

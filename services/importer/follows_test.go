@@ -45,8 +45,8 @@ func sqliteImporter(t *testing.T) *importer {
 
 func (im *importer) Now() time.Time { return im.now }
 
-// file writes a file and returns its path.
-func (im *importer) file(name, text string) string {
+// writeFile writes a file and returns its path.
+func (im *importer) writeFile(name, text string) string {
 	im.t.Helper()
 	path := filepath.Join(im.dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -55,8 +55,8 @@ func (im *importer) file(name, text string) string {
 	return path
 }
 
-// read returns the text of a file.
-func (im *importer) read(path string) string {
+// readFile returns the text of a file.
+func (im *importer) readFile(path string) string {
 	im.t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -111,8 +111,8 @@ func (im *importer) pairs(keys ...string) []string {
 	return slices.Sorted(maps.Keys(im.followsOf(keys...)))
 }
 
-// zip compresses a text with gzip.
-func zip(t *testing.T, text string) string {
+// gzipText compresses a text with gzip.
+func gzipText(t *testing.T, text string) string {
 	t.Helper()
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
@@ -128,7 +128,7 @@ func zip(t *testing.T, text string) string {
 func TestImportFollows(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
-		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
+		path := im.writeFile("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
 		got := im.mustFollows(Options{File: path})
 		if want := (Report{What: "follows", Lines: 8, Rows: 5, New: 4, NotNew: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -162,7 +162,7 @@ func TestImportFollows(t *testing.T) {
 func TestImportBothWaysWithPrefix(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
-		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
+		path := im.writeFile("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
 		got := im.mustFollows(Options{File: path, Both: true, Prefix: "u-"})
 		if want := (Report{What: "follows", Lines: 4, Rows: 3, New: 4, NotNew: 2}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -178,19 +178,19 @@ func TestImportFormsOfFiles(t *testing.T) {
 	rows := "alice,bob\nbob,carol\n"
 	for name, text := range map[string]string{
 		"plain":                  rows,
-		"gzip":                   zip(t, rows),
-		"gzip in two pieces":     zip(t, "alice,bob\n") + zip(t, "bob,carol\n"),
+		"gzip":                   gzipText(t, rows),
+		"gzip in two pieces":     gzipText(t, "alice,bob\n") + gzipText(t, "bob,carol\n"),
 		"lines end with CR LF":   strings.ReplaceAll(rows, "\n", "\r\n"),
-		"no end of line":         zip(t, strings.TrimSuffix(rows, "\n")),
+		"no end of line":         gzipText(t, strings.TrimSuffix(rows, "\n")),
 		"a byte order mark":      "\xef\xbb\xbffrom,to\n" + rows,
-		"a mark in gzip":         zip(t, "\xef\xbb\xbf"+rows),
+		"a mark in gzip":         gzipText(t, "\xef\xbb\xbf"+rows),
 		"a header in capitals":   "From,To\n" + rows,
 		"a quoted header":        "\"source\",\"target\",\"weight\"\n" + rows,
 		"empty lines and blanks": "\n  \n" + strings.ReplaceAll(rows, ",", " ,\t"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			got := im.mustFollows(Options{File: im.file("f", text)})
+			got := im.mustFollows(Options{File: im.writeFile("f", text)})
 			if got.Rows != 2 || got.New != 2 || got.Bad != 0 {
 				t.Errorf("got %+v\n%s", got, im.out.String())
 			}
@@ -204,7 +204,7 @@ func TestImportFormsOfFiles(t *testing.T) {
 // A file whose header names the columns in reverse order is refused completely.
 func TestImportRefusesAReversedHeader(t *testing.T) {
 	im := sqliteImporter(t)
-	file := im.file("friends.csv", "user_id,follower_id\nalice,bob\n")
+	file := im.writeFile("friends.csv", "user_id,follower_id\nalice,bob\n")
 	got, err := im.run(im.db, Options{File: file})
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "user_id,follower_id") || got.Rows != 0 {
 		t.Errorf("%+v, %v", got, err)
@@ -217,22 +217,22 @@ func TestImportRefusesAReversedHeader(t *testing.T) {
 // A header is found behind comments and empty lines too: it is no row, and a header in reverse order is refused.
 func TestImportFindsAHeaderBehindComments(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.mustFollows(Options{File: im.file("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
+	got := im.mustFollows(Options{File: im.writeFile("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
 	if got.Rows != 2 || got.Bad != 0 {
 		t.Errorf("%+v", got)
 	}
 	if pairs := im.pairs("alice", "bob", "from", "to"); !slices.Equal(pairs, []string{"alice>bob", "from>to"}) {
 		t.Errorf("in are %v", pairs)
 	}
-	if got, err := im.run(im.db, Options{File: im.file("g.csv", "# exported today\nfollowee,follower\nalice,carol\n")}); services.CodeOf(err) != services.Invalid {
+	if got, err := im.run(im.db, Options{File: im.writeFile("g.csv", "# exported today\nfollowee,follower\nalice,carol\n")}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("in reverse order: %+v, %v", got, err)
 	}
 }
 
 func TestImportEmptyFiles(t *testing.T) {
-	for _, text := range []string{"", "\n", "follower,followee\n", zip(t, "")} {
+	for _, text := range []string{"", "\n", "follower,followee\n", gzipText(t, "")} {
 		im := sqliteImporter(t)
-		if got := im.mustFollows(Options{File: im.file("f", text)}); got.Rows != 0 || got.Bad != 0 {
+		if got := im.mustFollows(Options{File: im.writeFile("f", text)}); got.Rows != 0 || got.Bad != 0 {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
@@ -245,18 +245,18 @@ func TestImportIsNotLimited(t *testing.T) {
 	for i := range 2_500 {
 		fmt.Fprintf(&text, "alice,friend%d\n", i)
 	}
-	if got := im.mustFollows(Options{File: im.file("f", text.String()), Batch: 700}); got.New != 2_500 {
+	if got := im.mustFollows(Options{File: im.writeFile("f", text.String()), Batch: 700}); got.New != 2_500 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestImportFromStandardInput(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.mustFollows(Options{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
+	got := im.mustFollows(Options{File: "-", Input: strings.NewReader(gzipText(t, "alice,bob\nalice,alice\n"))})
 	if want := (Report{What: "follows", Lines: 2, Rows: 1, New: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if text := im.read("import-follows.bad"); !strings.Contains(text, "alice,alice\n") {
+	if text := im.readFile("import-follows.bad"); !strings.Contains(text, "alice,alice\n") {
 		t.Errorf("the bad lines: %q", text)
 	}
 	if _, err := im.run(im.db, Options{File: "-"}); services.CodeOf(err) != services.Invalid {
@@ -266,12 +266,12 @@ func TestImportFromStandardInput(t *testing.T) {
 
 func TestImportFaults(t *testing.T) {
 	im := sqliteImporter(t)
-	cut := zip(t, strings.Repeat("alice,bob\n", 10))
-	blocked := im.file("blocked.csv", "alice,alice\n")
+	cut := gzipText(t, strings.Repeat("alice,bob\n", 10))
+	blocked := im.writeFile("blocked.csv", "alice,alice\n")
 	if err := os.Mkdir(blocked+".bad", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	im.file("blocked.csv.bad/kept", "")
+	im.writeFile("blocked.csv.bad/kept", "")
 	var noise strings.Builder
 	for i := range hopeless {
 		fmt.Fprintf(&noise, "%d;%d\n", i, i+1)
@@ -282,9 +282,9 @@ func TestImportFaults(t *testing.T) {
 	}{
 		"no file":         {filepath.Join(im.dir, "none.csv"), "none.csv", services.Invalid},
 		"a folder":        {im.dir, "is a folder", services.Invalid},
-		"not gzip":        {im.file("not.gz", "\x1f\x8b and no more"), "begins like a gzip file", services.Invalid},
-		"cut gzip":        {im.file("cut.gz", cut[:len(cut)-9]), "is cut off after line", services.Invalid},
-		"not our columns": {im.file("noise.csv", noise.String()), "none of its first 1000 lines", services.Invalid},
+		"not gzip":        {im.writeFile("not.gz", "\x1f\x8b and no more"), "begins like a gzip file", services.Invalid},
+		"cut gzip":        {im.writeFile("cut.gz", cut[:len(cut)-9]), "is cut off after line", services.Invalid},
+		"not our columns": {im.writeFile("noise.csv", noise.String()), "none of its first 1000 lines", services.Invalid},
 		"no room for bad": {blocked, "bad lines cannot be saved", services.Unavailable},
 	} {
 		_, err := im.run(im.db, Options{File: c.file})
@@ -294,7 +294,7 @@ func TestImportFaults(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Follows(ctx, im.db, services.NewIDClock(im, 1), Options{File: im.file("f", "alice,bob\n")}); err == nil {
+	if _, err := Follows(ctx, im.db, services.NewIDClock(im, 1), Options{File: im.writeFile("f", "alice,bob\n")}); err == nil {
 		t.Error("an import that was called off says nothing")
 	}
 	if got := im.pairs("alice", "bob"); slices.Contains(got, "bob>alice") {
@@ -318,7 +318,7 @@ func TestReportIsReadable(t *testing.T) {
 // Bad lines contain keys and texts of users, so only the owner can read the file, even if it existed before.
 func TestBadLinesArePrivate(t *testing.T) {
 	im := sqliteImporter(t)
-	path := im.file("follows.csv", "alice,alice\n")
+	path := im.writeFile("follows.csv", "alice,alice\n")
 	for _, mode := range []os.FileMode{0, 0o644} {
 		if mode != 0 {
 			if err := os.Chmod(path+".bad", mode); err != nil {

@@ -39,7 +39,7 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 // none of the shows.
 func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }}))
+		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 3 }}))
 		im := newImporter(t, w.Store)
 		const hosts = 12
 		names := make([]string, hosts)
@@ -51,28 +51,28 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 			numbers, err = people.Ensure(ctx, tx, names)
 			return err
 		})
-		readers := w.Users(6)
+		readers := w.MakeUsers(6)
 		w.Follow(numbers["host0"], readers...) // more than a chunk
 		for i, name := range names[1 : hosts-1] {
 			w.Follow(numbers[name], readers[i%5], readers[5])
 		}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		before := livetest.Service(w).Memory.Version()
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
 		keys, lines := oneOfEach(names, im.now)
-		im.mustShows(Options{File: im.file("f.jsonl", lines)})
+		im.mustShows(Options{File: im.writeFile("f.jsonl", lines)})
 		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
-		w.Quiet(w.Fanout)
-		_, err := w.Memory.Log.RunOnce(t.Context())
+		w.RunAllJobs(w.Fanout)
+		_, err := w.Caches.Log.RunOnce(t.Context())
 		w.Must(err)
 		// The log has one entry for the hosts with few followers, and one for each show of the host with many.
 		if got := livetest.Service(w).Memory.Version() - before; got != 1+3 {
 			t.Errorf("the log has %d entries, want 4", got)
 		}
-		_, shows := im.imported(keys...)
+		_, shows := im.readShows(keys...)
 		for key, show := range shows {
 			if cancelled := strings.HasSuffix(key, "none"); (show.Version == 0) != cancelled || (show.LiveVersion == 0) != !strings.HasSuffix(key, "live") {
 				t.Errorf("%s is %+v", key, show)
@@ -107,10 +107,10 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 				t.Errorf("reader %d has %d replays, want %d", i, len(list), want)
 			}
 		}
-		w.Agree(readers...)
+		w.CheckAgainstFacts(readers...)
 		// A host who is imported again is known already: the shows are on boards at once, without a job for the host.
-		im.mustShows(Options{File: im.file("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
-		if _, shows := im.imported("again"); shows["again"].Version == 0 {
+		im.mustShows(Options{File: im.writeFile("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
+		if _, shows := im.readShows("again"); shows["again"].Version == 0 {
 			t.Errorf("the next show of a named host waits: %+v", shows["again"])
 		}
 	})

@@ -179,7 +179,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		if err != nil {
 			return err
 		}
-		var named []refs.Named
+		var named []refs.NamedObject
 		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // the keys in one order, so that two imports at once do not deadlock
 			row := im.fresh[key]
 			if err := messages.Insert(ctx, tx, row.message, row.text); err != nil {

@@ -47,7 +47,7 @@ const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is
 // titlesOf returns the recipients' messages after all jobs: user -> titles.
 func titlesOf(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	numbers, err := people.IDs(t.Context(), w.Store, keys)
 	w.Must(err)
 	has := map[string]string{}
@@ -68,7 +68,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
-		file := im.file("spring.jsonl", spring)
+		file := im.writeFile("spring.jsonl", spring)
 		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustMessages(Options{File: file, Batch: 1})); diff != "" {
 			t.Errorf("the report (-want +got):\n%s", diff)
@@ -112,7 +112,7 @@ func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	im := newImporter(t, w.Store)
 	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
-	file := im.file("spring.jsonl", spring)
+	file := im.writeFile("spring.jsonl", spring)
 	_, err := Messages(t.Context(), &failingDB{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
@@ -157,12 +157,12 @@ func TestBadLinesOfMessages(t *testing.T) {
 		lines = append(lines, line.line)
 	}
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
-	file := im.file("m.jsonl", strings.Join(lines, "\n"))
+	file := im.writeFile("m.jsonl", strings.Join(lines, "\n"))
 	report := im.mustMessages(Options{File: file})
 	if diff := cmp.Diff(Report{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
-	printed, aside := im.out.String(), im.read(file+".bad")
+	printed, aside := im.out.String(), im.readFile(file+".bad")
 	for i, line := range bad {
 		if want := fmt.Sprintf("line %d: ", i+2); !strings.Contains(printed, want) || !strings.Contains(printed, line.says) {
 			t.Errorf("%.60s is not printed with %q", line.line, line.says)
@@ -174,7 +174,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 	if _, err := im.messages(Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
-	if _, err := im.messages(Options{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.messages(Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
 }

@@ -27,10 +27,10 @@ type postRow struct {
 	Body   string `json:"body"`
 	Parent string `json:"parent"` // the ID or the key of the post that it answers; "" for none
 
-	moment services.PostID // the least id of its millisecond
-	parent services.PostID // where the parent is named by an id
-	number int64           // of the line
-	line   []byte          // its text
+	firstID services.PostID // the least id of its millisecond
+	parent  services.PostID // where the parent is named by an id
+	number  int64           // of the line
+	line    []byte          // its text
 }
 
 // postImport is one import of posts under way.
@@ -123,7 +123,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
 	// The ID of millisecond 0 is 0, which stands for no ID.
-	if row.moment = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.moment > im.ids.Next() {
+	if row.firstID = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.firstID > im.ids.Next() {
 		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}
 	return row, nil
@@ -162,7 +162,7 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 		if users, err = im.keys.ensure(ctx, tx, authors); err != nil {
 			return err
 		}
-		named := make([]refs.Named, 0, len(planned))
+		named := make([]refs.NamedObject, 0, len(planned))
 		for i, plan := range planned {
 			post := plan.Post
 			// Until here the author is an index in the table of keys, because planning creates no users.

@@ -60,7 +60,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 // CONFLICT make the row a bad line.
 func planOne(row postRow, known knownPosts, last map[services.PostID]services.PostID) (post plannedPost, err error) {
 	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
-	post.UpdatedAt = row.moment.Time()
+	post.UpdatedAt = row.firstID.Time()
 	if row.Parent != "" {
 		id := row.parent
 		// For an unknown key id stays 0, which is no post.
@@ -79,15 +79,15 @@ func planOne(row postRow, known knownPosts, last map[services.PostID]services.Po
 	}
 	// A millisecond has room for two million posts, including posts that the server makes. IDs of one millisecond sort as the
 	// lines do.
-	post.ID = row.moment
-	if newest, some := last[row.moment]; some {
+	post.ID = row.firstID
+	if newest, some := last[row.firstID]; some {
 		post.ID = newest + 1
 	}
-	if post.ID >= row.moment+services.PostsAMillisecond {
+	if post.ID >= row.firstID+services.PostsAMillisecond {
 		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
 	}
 	// The ID counts as used from here on. If write refuses the batch, the plan is made anew, with a new map.
-	last[row.moment] = post.ID
+	last[row.firstID] = post.ID
 	return post, nil
 }
 
@@ -149,8 +149,8 @@ func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]se
 	}
 	var moments []services.PostID
 	for _, row := range im.batch {
-		if row.moment <= newest {
-			moments = append(moments, row.moment)
+		if row.firstID <= newest {
+			moments = append(moments, row.firstID)
 		}
 	}
 	slices.Sort(moments)

@@ -61,8 +61,8 @@ func (im *importer) postsOf(key string) (lines []string) {
 	return lines
 }
 
-// archive is a file of posts.
-const archive = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}
+// postsFile is a file of posts.
+const postsFile = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}
 {"key":"p3","author":"ann","at":"2026-01-30T09:30:00.007+00:00","body":"three"}
 {"key":"p2","author":"ann","at":"2026-01-30T09:30:00Z","body":"two"}
 {"key":"c1","author":"bob","at":"2026-01-30T09:31:00Z","body":"an answer to @ann","parent":"p1"}
@@ -77,7 +77,7 @@ func TestImportedPosts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
-		file := im.file("archive.jsonl", archive)
+		file := im.writeFile("archive.jsonl", postsFile)
 		want := Report{What: "posts", Lines: 7, Rows: 6, New: 6}
 		if diff := cmp.Diff(want, im.mustPosts(Options{File: file, Batch: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
@@ -92,7 +92,7 @@ func TestImportedPosts(t *testing.T) {
 			}
 		}
 		check("without a key 09:33:00.000")
-		known := im.named("p1", "c1", "c2", "none", "")
+		known := im.readPosts("p1", "c1", "c2", "none", "")
 		if len(known) != 3 || known["c1"].Kind != services.PostKindComment || known["c2"].Kind != services.PostKindReply {
 			t.Errorf("they are %+v", known)
 		}
@@ -101,7 +101,7 @@ func TestImportedPosts(t *testing.T) {
 		if c1 := found[known["c1"].ID]; c1.Parent != known["p1"].ID || !c1.OffFeed || !c1.UpdatedAt.Equal(c1.ID.Time()) {
 			t.Errorf("the comment is %+v", c1)
 		}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, recipient := range []services.UserID{1, 2} {
 			if counts := notificationstest.Counts(w, recipient); len(counts) > 0 {
 				t.Errorf("somebody was notified: %+v", counts)
@@ -112,7 +112,7 @@ func TestImportedPosts(t *testing.T) {
 		}
 		check("without a key 09:33:00.000")
 		want = Report{What: "posts", Lines: 7, Rows: 6, New: 1, NotNew: 5}
-		if diff := cmp.Diff(want, im.mustPosts(Options{File: im.file("copy.jsonl", archive)})); diff != "" {
+		if diff := cmp.Diff(want, im.mustPosts(Options{File: im.writeFile("copy.jsonl", postsFile)})); diff != "" {
 			t.Errorf("the report of a copy (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000", "without a key 09:33:00.000")
@@ -136,23 +136,23 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	}
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
-		counter := &breaking{DB: whole.db}
-		want, err := whole.posts(counter, Options{File: whole.file("f.jsonl", text.String()), Batch: 7})
+		counter := &breakingStore{DB: whole.db}
+		want, err := whole.posts(counter, Options{File: whole.writeFile("f.jsonl", text.String()), Batch: 7})
 		if err != nil || want.New != 44 || want.Bad != 4 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
-		wantBad := whole.read(want.BadFile)
+		wantBad := whole.readFile(want.BadFile)
 		for n := range 2 * counter.writes {
 			im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 			// On PostgreSQL all runs share one database, so the keys of posts and users belong to this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
-			opts := Options{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
-			if _, err := im.posts(&breaking{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+			opts := Options{File: im.writeFile("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
+			if _, err := im.posts(&breakingStore{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
 			got := im.mustPosts(opts)
-			if got.Bad != 4 || strings.ReplaceAll(im.read(got.BadFile), fmt.Sprintf("r%d.", n), "") != wantBad {
-				t.Errorf("run %d: %d bad lines:\n%s", n, got.Bad, im.read(got.BadFile))
+			if got.Bad != 4 || strings.ReplaceAll(im.readFile(got.BadFile), fmt.Sprintf("r%d.", n), "") != wantBad {
+				t.Errorf("run %d: %d bad lines:\n%s", n, got.Bad, im.readFile(got.BadFile))
 			}
 			for _, author := range []string{"a0", "a1", "a2"} {
 				if diff := cmp.Diff(whole.postsOf(author), im.postsOf(opts.Prefix+author)); diff != "" {
@@ -174,15 +174,15 @@ func TestATruncatedImportOfPosts(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%x"}`+"\n", i, i*i*7919)
 	}
-	packed := zip(t, text.String())
-	got, err := im.posts(im.db, Options{File: im.file("a.jsonl.gz", packed[:len(packed)/2])})
+	packed := gzipText(t, text.String())
+	got, err := im.posts(im.db, Options{File: im.writeFile("a.jsonl.gz", packed[:len(packed)/2])})
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz is cut off after line %d: the lines before are imported", got.Lines)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if got.New == 0 || got.New != got.Lines || got.Bad != 0 {
 		t.Errorf("of the half: %+v", got)
 	}
-	if rest := im.mustPosts(Options{File: im.file("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.NotNew != got.New {
+	if rest := im.mustPosts(Options{File: im.writeFile("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.NotNew != got.New {
 		t.Errorf("of the whole after %d: %+v", got.New, rest)
 	}
 }
@@ -226,7 +226,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
 	im.mustPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
-	gone := im.named("gone")
+	gone := im.readPosts("gone")
 	err := im.db.Write(t.Context(), func(tx *sql.Tx) error { _, _, err := posts.Delete(t.Context(), tx, gone["gone"].ID); return err })
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		lines = append(lines, one.line)
 	}
 	lines = append(lines, line(`"key":"later"`), line(`"key":"last","parent":"good"`))
-	file := im.file("p.jsonl", strings.Join(lines, "\n"))
+	file := im.writeFile("p.jsonl", strings.Join(lines, "\n"))
 	report := im.mustPosts(Options{File: file})
 	want := Report{What: "posts", Lines: int64(len(lines)), Rows: 3, New: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
 	if diff := cmp.Diff(want, report); diff != "" {
@@ -245,7 +245,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 	if text := report.String(); text != fmt.Sprintf("3 rows: 3 posts are new, 0 existed already; %d bad lines are in %s.bad; 0.0 s", len(bad), file) {
 		t.Errorf("it reads %q", text)
 	}
-	aside := im.read(file + ".bad")
+	aside := im.readFile(file + ".bad")
 	for i, one := range bad {
 		if want := fmt.Sprintf("# line %d: ", i+2); !strings.Contains(aside, want) || !strings.Contains(aside, one.says) {
 			t.Errorf("%.60s is not put aside with %q:\n%.3000s", one.line, one.says, aside)
@@ -257,7 +257,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, []string{"a b", "x"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
-	if _, err := im.posts(im.db, Options{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.posts(im.db, Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
 	if _, err := im.posts(im.db, Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
@@ -265,9 +265,9 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 }
 
-// publishing is a database in which another client publishes, at most left times, in a millisecond that is imported. The
+// publishingStore is a database in which another client publishes, at most left times, in a millisecond that is imported. The
 // import has to plan new IDs, and no post may be lost or duplicated.
-type publishing struct {
+type publishingStore struct {
 	*sql.DB
 	t    *testing.T
 	left int
@@ -275,7 +275,7 @@ type publishing struct {
 
 // Each runs the statement. If the statement has read which IDs are used in the milliseconds that are imported, Each then
 // publishes a post in one of them, at most left times in all.
-func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
+func (p *publishingStore) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := p.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {
 		return err
@@ -292,19 +292,19 @@ func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, sca
 	return err
 }
 
-func TestPostsArePublishedMeanwhile(t *testing.T) {
+func TestPostsPublishedDuringAnImportMakeItPlanAgain(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		var text strings.Builder
 		for i := range 100 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
-		got, err := im.posts(&publishing{im.db, t, 5}, Options{File: im.file("a.jsonl", text.String())})
+		got, err := im.posts(&publishingStore{im.db, t, 5}, Options{File: im.writeFile("a.jsonl", text.String())})
 		if err != nil || got.New != 100 || len(im.postsOf("ann")) != 100 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		im2 := newImporter(t, im.db)
-		_, err = im2.posts(&publishing{im.db, t, 1000}, Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
+		_, err = im2.posts(&publishingStore{im.db, t, 1000}, Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
 		if err == nil || !strings.Contains(err.Error(), "lines to 100") {
 			t.Errorf("when it never ends: %v", err)
 		}
@@ -317,7 +317,7 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 // However posts are distributed over files, batches and milliseconds, each has its own time and a unique ID, and within a millisecond the
 // later line is the newer post.
 func TestOrderOfImportedPosts(t *testing.T) {
-	histories.Fewer(t, 5)
+	histories.Reduce(t, 5)
 	rapid.Check(t, func(r *rapid.T) {
 		im := sqliteImporter(t)
 		defer func() { _ = im.db.Close() }()

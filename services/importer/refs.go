@@ -32,13 +32,13 @@ func findRefs(ctx context.Context, stored sql.Reader, kind string, keys []string
 }
 
 // namedObject is a new object with the ref that a line gives it.
-func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.Named {
-	return refs.Named{Ref: ref, Holder: refs.Holder{Object: services.Object{Type: ref.Type, Number: id}, Owner: owner}}
+func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.NamedObject {
+	return refs.NamedObject{Ref: ref, Holder: refs.Holder{Object: services.Object{Type: ref.Type, Number: id}, Owner: owner}}
 }
 
 // importRefs gives new objects their refs, or returns errTaken: another import or an ingest took one of the keys since the
 // batch was planned, and the caller's transaction is to be rolled back.
-func importRefs(ctx context.Context, tx *sql.Tx, named []refs.Named) error {
+func importRefs(ctx context.Context, tx *sql.Tx, named []refs.NamedObject) error {
 	// A ref that is taken is left out without an error, so the count tells.
 	inserted, err := refs.Import(ctx, tx, named)
 	if err == nil && inserted < len(named) {

@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// named are the posts with some refs.
-func (im *importer) named(keys ...string) map[string]services.Post {
+// readPosts reads posts by their keys.
+func (im *importer) readPosts(keys ...string) map[string]services.Post {
 	im.t.Helper()
 	holders, err := findRefs(im.t.Context(), im.db, services.PostType, keys)
 	if err != nil {
@@ -36,8 +36,8 @@ func (im *importer) named(keys ...string) map[string]services.Post {
 	return found
 }
 
-// imported reads shows back by their keys.
-func (im *importer) imported(keys ...string) (lines []string, shows map[string]live.Show) {
+// readShows reads shows back by their keys.
+func (im *importer) readShows(keys ...string) (lines []string, shows map[string]live.Show) {
 	im.t.Helper()
 	holders, err := findRefs(im.t.Context(), im.db, services.ShowType, keys)
 	if err != nil {
@@ -45,7 +45,7 @@ func (im *importer) imported(keys ...string) (lines []string, shows map[string]l
 	}
 	shows = map[string]live.Show{}
 	for ref, holder := range holders {
-		if shows[ref.Text] = im.show(services.PostID(holder.Object.Number)); shows[ref.Text].Host != holder.Owner {
+		if shows[ref.Text] = im.readShow(services.PostID(holder.Object.Number)); shows[ref.Text].Host != holder.Owner {
 			im.t.Errorf("%s of %d is %+v", ref.Text, holder.Owner, shows[ref.Text])
 		}
 	}
@@ -58,8 +58,8 @@ func (im *importer) imported(keys ...string) (lines []string, shows map[string]l
 
 var oneShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
 
-// show reads a show from SQL.
-func (im *importer) show(id services.PostID) live.Show {
+// readShow reads a show from SQL.
+func (im *importer) readShow(id services.PostID) live.Show {
 	im.t.Helper()
 	show := live.Show{ID: id}
 	var status int
@@ -78,15 +78,15 @@ func (im *importer) show(id services.PostID) live.Show {
 	return show
 }
 
-// claiming gives refs to other objects after an import has found that they are free.
-type claiming struct {
+// claimingStore gives refs to other objects after an import has found that they are free.
+type claimingStore struct {
 	*sql.DB
 	t     *testing.T
 	claim []services.Ref  // the refs to take
 	owner services.UserID // of the other objects
 }
 
-func (c *claiming) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
+func (c *claimingStore) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := c.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the objects of refs"].Text(sql.SQLite) {
 		return err
@@ -95,7 +95,7 @@ func (c *claiming) Each(ctx context.Context, st sql.Statement, args []any, scan 
 		cmd := &jobs.Command{Actor: c.owner, Apply: func(context.Context, *sql.Tx) ([]string, error) {
 			return []string{services.Object{Type: ref.Type, Number: uint64(1000 + i)}.GlobalID()}, nil
 		}}
-		refs.OnCreate(cmd, ref.Type, services.Label{Ref: ref.Text})
+		refs.LabelOnCreate(cmd, ref.Type, services.Label{Ref: ref.Text})
 		if err := c.Write(ctx, func(tx *sql.Tx) error { _, err := cmd.Apply(ctx, tx); return err }); err != nil {
 			c.t.Error(err)
 		}
@@ -106,7 +106,7 @@ func (c *claiming) Each(ctx context.Context, st sql.Statement, args []any, scan 
 
 // If ingest gives a ref to an object while an import has the ref's line in its batch, the ref belongs to that object, and the line is a
 // duplicate.
-func TestRefsAreClaimedMeanwhile(t *testing.T) {
+func TestARefTakenDuringAnImportMakesADuplicate(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		var text strings.Builder
@@ -114,7 +114,7 @@ func TestRefsAreClaimedMeanwhile(t *testing.T) {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
 		claim := []services.Ref{postRef("k3"), showRef("k5"), postRef("k17")}
-		got, err := im.posts(&claiming{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
+		got, err := im.posts(&claimingStore{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
 		if err != nil || got.New != 18 || got.NotNew != 2 || len(im.postsOf("ann")) != 18 {
 			t.Errorf("%+v, %v: %v", got, err, im.postsOf("ann"))
 		}

@@ -21,14 +21,14 @@ import (
 
 var errBroken = errors.New("the connection is gone")
 
-// breaking is a database that fails at its n-th write, before the commit or after it, which the caller cannot distinguish.
-type breaking struct {
+// breakingStore is a database that fails at its n-th write, before the commit or after it, which the caller cannot distinguish.
+type breakingStore struct {
 	*sql.DB
 	writes, failAt int
 	afterCommit    bool // the write fails after its commit
 }
 
-func (b *breaking) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (b *breakingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	b.writes++
 	if b.writes != b.failAt {
 		return b.DB.Write(ctx, fn)
@@ -64,17 +64,17 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 	text, keys := longFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
-		counter := &breaking{DB: whole.db}
-		want, err := whole.run(counter, Options{File: whole.file("f.csv", text), Batch: 7})
-		wantPairs, wantBad := whole.pairs(keys...), whole.read(want.BadFile)
+		counter := &breakingStore{DB: whole.db}
+		want, err := whole.run(counter, Options{File: whole.writeFile("f.csv", text), Batch: 7})
+		wantPairs, wantBad := whole.pairs(keys...), whole.readFile(want.BadFile)
 		if err != nil || want.New != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		for n := range 2 * counter.writes {
-			db := &breaking{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}
+			db := &breakingStore{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
-			opts := Options{File: im.file(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
+			opts := Options{File: im.writeFile(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
 			if _, err := im.run(db, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
@@ -87,7 +87,7 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 			if second.Bad != want.Bad {
 				t.Errorf("run %d: %d bad lines, want %d", n, second.Bad, want.Bad)
 			}
-			if got := strings.ReplaceAll(im.read(second.BadFile), prefix, ""); got != wantBad {
+			if got := strings.ReplaceAll(im.readFile(second.BadFile), prefix, ""); got != wantBad {
 				t.Errorf("run %d, put aside (-want +got):\n%s", n, cmp.Diff(wantBad, got))
 			}
 			var named []string
@@ -108,16 +108,16 @@ func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 	for name, change := range map[string]func(im *importer, opts *Options){
 		"both ways":       func(_ *importer, opts *Options) { opts.Both = true },
 		"a prefix":        func(_ *importer, opts *Options) { opts.Prefix = "x" },
-		"another path":    func(im *importer, opts *Options) { opts.File = im.file("g.csv", text) },
-		"another size":    func(im *importer, opts *Options) { im.file("f.csv", text+"u1,u9\n") },
-		"another content": func(im *importer, opts *Options) { im.file("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
+		"another path":    func(im *importer, opts *Options) { opts.File = im.writeFile("g.csv", text) },
+		"another size":    func(im *importer, opts *Options) { im.writeFile("f.csv", text+"u1,u9\n") },
+		"another content": func(im *importer, opts *Options) { im.writeFile("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
 		"standard input":  func(_ *importer, opts *Options) { opts.File, opts.Input = "-", strings.NewReader(text) },
 		"the same":        nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			opts := Options{File: im.file("f.csv", text), Batch: 10}
-			if _, err := im.run(&breaking{DB: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
+			opts := Options{File: im.writeFile("f.csv", text), Batch: 10}
+			if _, err := im.run(&breakingStore{DB: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
 				t.Fatal(err)
 			}
 			if change != nil {
@@ -139,7 +139,7 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 	text, _ := longFile()
 	im := sqliteImporter(t)
 	for range 2 {
-		_, err := im.run(&breaking{DB: im.db, failAt: 3}, Options{File: "-", Input: strings.NewReader(text), Batch: 10})
+		_, err := im.run(&breakingStore{DB: im.db, failAt: 3}, Options{File: "-", Input: strings.NewReader(text), Batch: 10})
 		if !errors.Is(err, errBroken) {
 			t.Fatal(err)
 		}
@@ -157,8 +157,8 @@ func TestATruncatedFile(t *testing.T) {
 		fmt.Fprintf(&text, "a%d,b%d\n", i*7919%20_011, i*104_729%20_011)
 	}
 	im := sqliteImporter(t)
-	packed := zip(t, text.String())
-	path := im.file("f.csv.gz", packed[:len(packed)*2/3])
+	packed := gzipText(t, text.String())
+	path := im.writeFile("f.csv.gz", packed[:len(packed)*2/3])
 	first, err := im.run(im.db, Options{File: path, Batch: 500})
 	want := fmt.Sprintf("is cut off after line %d", first.Lines)
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.New != first.Lines || first.Lines < 2_000 {
@@ -168,7 +168,7 @@ func TestATruncatedFile(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.New != 0 {
 		t.Errorf("again: %v; %+v", err, second)
 	}
-	third := im.mustFollows(Options{File: im.file("f.csv.gz", packed), Batch: 500})
+	third := im.mustFollows(Options{File: im.writeFile("f.csv.gz", packed), Batch: 500})
 	if third.New != 8_000-first.New || third.NotNew != first.New {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
@@ -181,14 +181,14 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
 	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
-		path := im.file("f.csv", whole[:cut])
+		path := im.writeFile("f.csv", whole[:cut])
 		got := im.mustFollows(Options{File: path})
 		if got.Rows != 2 || got.Bad != 1 || got.BadFile != path+".bad" || got.Lines != 4 {
 			t.Errorf("of %q: %+v", whole[:cut], got)
 		}
 		row := whole[strings.LastIndex(whole, "\n")+1 : cut]
 		const reason = "# line 4: the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file\n"
-		if put := im.read(path + ".bad"); put != reason+row+"\n" || !strings.Contains(im.out.String(), strings.TrimPrefix(reason, "# ")) {
+		if put := im.readFile(path + ".bad"); put != reason+row+"\n" || !strings.Contains(im.out.String(), strings.TrimPrefix(reason, "# ")) {
 			t.Errorf("of %q: put aside %q, printed %q", whole[:cut], put, im.out.String())
 		}
 	}
@@ -203,9 +203,9 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, keys); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	im.mustFollows(Options{File: im.file("f.csv", whole)})
-	for name, text := range map[string]string{"f.csv.bad": im.read(im.dir + "/f.csv.bad"), "f.csv.gz": zip(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
-		if got := im.mustFollows(Options{File: im.file(name, text)}); got.Bad != 0 {
+	im.mustFollows(Options{File: im.writeFile("f.csv", whole)})
+	for name, text := range map[string]string{"f.csv.bad": im.readFile(im.dir + "/f.csv.bad"), "f.csv.gz": gzipText(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
+		if got := im.mustFollows(Options{File: im.writeFile(name, text)}); got.Bad != 0 {
 			t.Errorf("%s: %+v\n%s", name, got, im.out.String())
 		}
 	}
@@ -218,13 +218,13 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 // childVariable tells TestImportChild what to import: URL|PATH.
 const childVariable = "TIDINGS_TEST_IMPORT"
 
-// announcing is a database that prints each commit to the standard output, and blocks after the commit number stopAfter.
-type announcing struct {
+// announcingStore is a database that prints each commit to the standard output, and blocks after the commit number stopAfter.
+type announcingStore struct {
 	*sql.DB
 	writes, stopAfter int
 }
 
-func (a *announcing) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (a *announcingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	err := a.DB.Write(ctx, fn)
 	a.writes++
 	fmt.Println("commit", a.writes, err)
@@ -244,7 +244,7 @@ func TestImportChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Follows(t.Context(), &announcing{DB: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, Batch: 10})
+	_, err = Follows(t.Context(), &announcingStore{DB: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, Batch: 10})
 	t.Fatal("the import was not killed: ", err)
 }
 
@@ -292,7 +292,7 @@ func TestAKilledImportResumes(t *testing.T) {
 		if n := len(im.pairs(keys...)); n != 40 {
 			t.Errorf("%d follows, want 40", n)
 		}
-		if n := strings.Count(im.read(got.BadFile), "# line "); n != 10 {
+		if n := strings.Count(im.readFile(got.BadFile), "# line "); n != 10 {
 			t.Errorf("%d bad lines are put aside, want 10", n)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"tidings/services/sql"
 )
 
-// shows is the form of a file of shows.
-var shows = form{
+// showForm is the form of a file of shows.
+var showForm = form{
 	name: "shows", unit: "shows", longest: 128 << 10,
 	lines: `JSON Lines like {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z","startedAt":"...","endedAt":"..."}`,
 }
@@ -40,7 +40,7 @@ type showImport struct {
 // shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds nothing when it is
 // imported again. Bad lines and broken files are treated as by Follows.
 func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
-	run, err := newRun(db, opts, shows)
+	run, err := newRun(db, opts, showForm)
 	if err != nil {
 		return Report{}, err
 	}
@@ -58,7 +58,7 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
-	row, err := readShow(line, im.keys, im.ids.Next().Time())
+	row, err := parseShowRow(line, im.keys, im.ids.Next().Time())
 	if err != nil {
 		return im.refuse(line, err)
 	}
@@ -131,7 +131,7 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 		if users, err = im.keys.ensure(ctx, tx, hosts); err != nil {
 			return err
 		}
-		numbered, named := make([]live.Show, len(planned)), make([]refs.Named, len(planned))
+		numbered, named := make([]live.Show, len(planned)), make([]refs.NamedObject, len(planned))
 		for i, plan := range planned {
 			show := plan.Show
 			show.Host = im.keys.id(int32(show.Host), users)
@@ -181,7 +181,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 			return err
 		}
 	}
-	if err := im.place(ctx, tx, planned, hosts, unnamed, version); err != nil {
+	if err := im.putOnBoards(ctx, tx, planned, hosts, unnamed, version); err != nil {
 		return err
 	}
 	inserted, err := live.ImportShows(ctx, tx, planned)
@@ -198,10 +198,10 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// place gives shows the version from which boards have them, unless some documents do not name their hosts yet: then the job
+// putOnBoards gives shows the version from which boards have them, unless some documents do not name their hosts yet: then the job
 // that names the host sets the version. It marks the replays of huge authors, which are in no follower's list but pulled. A
 // live show counts for the present followers of its host, whenever it started: for them it went live with the import.
-func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
+func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ type showReplay struct {
 // position is a count of events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that
 // exists already is not scheduled again, and its other events happen. Nothing happens before the whole file was read.
 func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
-	run, err := newRun(db, opts, shows)
+	run, err := newRun(db, opts, showForm)
 	if err != nil {
 		return Report{}, err
 	}
@@ -131,7 +131,7 @@ func (re *showReplay) read(ctx context.Context) error {
 			continue
 		}
 		// The table only checks that a host's key is valid: the events make the users.
-		row, err := readShow(line, keys, re.opts.Clock.Now())
+		row, err := parseShowRow(line, keys, re.opts.Clock.Now())
 		host, known := hosts[row.Key]
 		if err == nil && known && host != re.opts.Prefix+row.Host {
 			err = row.movedError(host)
@@ -320,6 +320,6 @@ func (re *showReplay) command(ctx context.Context, tx *sql.Tx, event showEvent, 
 	}
 	// The command claims the ref with the show, so that the later steps find it, also after a restart.
 	cmd := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
-	refs.OnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
+	refs.LabelOnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
 	return cmd, nil
 }

@@ -22,26 +22,26 @@ func withShows(w *fanouttest.World) *fanouttest.World {
 	return w
 }
 
-// evening is four shows, and a line that moves one to another host. The first event is at 18:00, an hour before the first plan.
-const evening = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T19:00:00Z","startedAt":"2026-01-30T19:01:00Z","endedAt":"2026-01-30T20:01:00Z","replayUrl":"https://a.example/r"}
+// replayFile has four shows, and a line that moves one to another host. The first event is at 18:00, an hour before the first plan.
+const replayFile = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T19:00:00Z","startedAt":"2026-01-30T19:01:00Z","endedAt":"2026-01-30T20:01:00Z","replayUrl":"https://a.example/r"}
 {"key":"e2","host":"bob","title":"Two","plannedAt":"2026-01-30T19:30:00Z","startedAt":"2026-01-30T19:29:00Z"}
 {"key":"e3","host":"ann","title":"Three","plannedAt":"2026-01-30T21:00:00Z"}
 {"key":"e4","host":"bob","title":"Four","plannedAt":"2026-01-30T20:30:00Z","cancelled":true}
 {"key":"e1","host":"bob","title":"moved","plannedAt":"2026-01-30T20:30:00Z"}
 `
 
-// rehearsal is a world in which a file of shows is replayed, sixty times as fast.
-type rehearsal struct {
+// replayWorld is a world in which a file of shows is replayed, sixty times as fast.
+type replayWorld struct {
 	*importer
 	w *fanouttest.World
 }
 
-func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
-	return rehearsal{newImporter(t, w.Store), w}
+func newReplayWorld(t *testing.T, w *fanouttest.World) replayWorld {
+	return replayWorld{newImporter(t, w.Store), w}
 }
 
 // replay runs ReplayShows until the end of a file, or until it has waited the given number of times.
-func (r rehearsal) replay(file string, waits int) (Report, error) {
+func (r replayWorld) replay(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
 	defer end()
@@ -59,16 +59,16 @@ func (r rehearsal) replay(file string, waits int) (Report, error) {
 func TestReplayedShows(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		withShows(w)
-		r := newRehearsal(t, w)
-		file := r.file("evening.jsonl.gz", zip(t, evening))
+		r := newReplayWorld(t, w)
+		file := r.writeFile("evening.jsonl.gz", gzipText(t, replayFile))
 		report, err := r.replay(file, 100)
 		if err != nil || report.New != 4 || report.Rows != 4 || report.Bad != 1 {
 			t.Fatalf("%+v, %v\n%s", report, err, r.out.String())
 		}
-		if put := r.read(file + ".bad"); !strings.Contains(put, `# line 5: key: "e1" is a show of "ann": it cannot be moved to another host`) {
+		if put := r.readFile(file + ".bad"); !strings.Contains(put, `# line 5: key: "e1" is a show of "ann": it cannot be moved to another host`) {
 			t.Errorf("put aside: %s", put)
 		}
-		lines, shows := r.imported("e1", "e2", "e3", "e4")
+		lines, shows := r.readShows("e1", "e2", "e3", "e4")
 		began := fanouttest.Start
 		near := func(what string, got time.Time, at string) {
 			t.Helper()
@@ -96,10 +96,10 @@ func TestReplayedShows(t *testing.T) {
 		if !strings.Contains(r.out.String(), "2026-01-30T20:00:00Z  6 of 8 events  4 shows") {
 			t.Errorf("printed was\n%s", r.out.String())
 		}
-		reader := w.Users(1)[0]
+		reader := w.MakeUsers(1)[0]
 		w.Follow(shows["e1"].Host, reader)
 		w.Follow(shows["e2"].Host, reader)
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		if got := board(w, reader, shows); !slices.Equal(got, []string{"e2", "e3", "e1"}) {
 			t.Errorf("the board is %v", got)
 		}
@@ -113,8 +113,8 @@ func TestReplayedShows(t *testing.T) {
 func TestAnInterruptedReplayResumes(t *testing.T) {
 	for waits := range 8 {
 		w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-		r := newRehearsal(t, w)
-		file := r.file("evening.jsonl", evening)
+		r := newReplayWorld(t, w)
+		file := r.writeFile("evening.jsonl", replayFile)
 		first, err := r.replay(file, waits)
 		if err != nil || !strings.Contains(r.out.String(), "stopped at 2026-01-30T") {
 			t.Fatalf("after %d events: %+v, %v", waits, first, err)
@@ -126,7 +126,7 @@ func TestAnInterruptedReplayResumes(t *testing.T) {
 			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
 		}
 		var statuses []live.ShowStatus
-		_, shows := r.imported("e1", "e2", "e3", "e4")
+		_, shows := r.readShows("e1", "e2", "e3", "e4")
 		for _, key := range []string{"e1", "e2", "e3", "e4"} {
 			statuses = append(statuses, shows[key].Status)
 		}
@@ -139,16 +139,16 @@ func TestAnInterruptedReplayResumes(t *testing.T) {
 // If a show is gone, its further events are reported and skipped, and the replay goes on with the other shows.
 func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-	r := newRehearsal(t, w)
-	file := r.file("evening.jsonl", evening)
+	r := newReplayWorld(t, w)
+	file := r.writeFile("evening.jsonl", replayFile)
 	if _, err := r.replay(file, 2); err != nil {
 		t.Fatal(err)
 	}
-	_, shows := r.imported("e1")
-	r.statements(fmt.Sprintf(`DELETE FROM shows WHERE id = %d`, shows["e1"].ID)) // the ref stays, as if the replay had read it before the deletion
+	_, shows := r.readShows("e1")
+	r.runStatements(fmt.Sprintf(`DELETE FROM shows WHERE id = %d`, shows["e1"].ID)) // the ref stays, as if the replay had read it before the deletion
 	r.out.Reset()
 	_, err := r.replay(file, 100)
-	if _, shows = r.imported("e2", "e3", "e4"); err != nil || shows["e2"].Status != live.ShowLive || shows["e4"].Status != live.ShowCancelled {
+	if _, shows = r.readShows("e2", "e3", "e4"); err != nil || shows["e2"].Status != live.ShowLive || shows["e4"].Status != live.ShowCancelled {
 		t.Errorf("%v: %+v", err, shows)
 	}
 	if !strings.Contains(r.out.String(), "line 1: showId: there is no show") {
@@ -158,25 +158,25 @@ func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
 
 // An event that is refused, because its show was changed meanwhile, is reported, and the others happen. A file that is cut off replays
 // nothing.
-func TestAReplayBesideOtherChanges(t *testing.T) {
+func TestAReplaySkipsRefusedEvents(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-	r := newRehearsal(t, w)
-	file := r.file("evening.jsonl", evening)
+	r := newReplayWorld(t, w)
+	file := r.writeFile("evening.jsonl", replayFile)
 	if _, err := r.replay(file, 2); err != nil {
 		t.Fatal(err)
 	}
-	_, shows := r.imported("e1")
+	_, shows := r.readShows("e1")
 	livetest.Apply(w, livetest.Service(w).Cancel(shows["e1"].Host, shows["e1"].ID))
 	r.out.Reset()
 	report, err := r.replay(file, 100)
-	if _, shows = r.imported("e1", "e2"); err != nil || shows["e1"].Status != live.ShowCancelled || shows["e2"].Status != live.ShowLive {
+	if _, shows = r.readShows("e1", "e2"); err != nil || shows["e1"].Status != live.ShowCancelled || shows["e2"].Status != live.ShowLive {
 		t.Errorf("%+v, %v: %+v", report, err, shows)
 	}
 	if !strings.Contains(r.out.String(), "line 1: showId: ") {
 		t.Errorf("printed was\n%s", r.out.String())
 	}
-	half := zip(t, evening)
-	if _, err := r.replay(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
+	half := gzipText(t, replayFile)
+	if _, err := r.replay(r.writeFile("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
 		t.Errorf("of half a file: %v", err)
 	}
 }

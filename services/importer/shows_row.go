@@ -56,10 +56,10 @@ func (t *showTime) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// readShow parses a line, without looking anything up.
-func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err error) {
-	if len(line) > shows.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", shows.longest)
+// parseShowRow parses a line, without looking anything up.
+func parseShowRow(line []byte, keys *keyTable, now time.Time) (row showRow, err error) {
+	if len(line) > showForm.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", showForm.longest)
 	}
 	if err := readObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
 		return row, err

@@ -51,8 +51,8 @@ func showLine(key string, show live.Show) string {
 	return key + " " + string(show.Status) + at("planned", show.PlannedAt) + at("started", show.StartedAt) + at("ended", show.EndedAt) + at("cancelled", show.CancelledAt)
 }
 
-// season is a file with a replay, a live show, an upcoming show, a blank line and two cancelled shows.
-const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T20:00:00Z","startedAt":"2026-01-30T20:01:00.5Z","endedAt":1769806800007,"replayUrl":"https://a.example/r","coverUrl":"https://a.example/c"}
+// showsFile is a file with a replay, a live show, an upcoming show, a blank line and two cancelled shows.
+const showsFile = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T20:00:00Z","startedAt":"2026-01-30T20:01:00.5Z","endedAt":1769806800007,"replayUrl":"https://a.example/r","coverUrl":"https://a.example/c"}
 {"key":"s2","host":"bob","title":"Two","plannedAt":"2026-01-31T11:00:00+00:00","startedAt":"1769857260000"}
 {"key":"s3","host":"ann","title":"Three","plannedAt":"2026-02-01T20:00:00Z","endedAt":null}
 
@@ -63,9 +63,9 @@ const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T2
 // board is a follower's present board, by the keys of the shows.
 func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Show) (keys []string) {
 	w.TB.Helper()
-	_, err := w.Memory.Log.RunOnce(w.TB.Context())
+	_, err := w.Caches.Log.RunOnce(w.TB.Context())
 	w.Must(err)
-	board, err := livetest.Service(w).Board(w.TB.Context(), reader, live.Ask{First: 100})
+	board, err := livetest.Service(w).Board(w.TB.Context(), reader, live.BoardRequest{First: 100})
 	w.Must(err)
 	names := map[services.PostID]string{}
 	for key, show := range shows {
@@ -83,7 +83,7 @@ func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
 		im := newImporter(t, w.Store)
-		file := im.file("season.jsonl.gz", zip(t, season))
+		file := im.writeFile("season.jsonl.gz", gzipText(t, showsFile))
 		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
 		if diff := cmp.Diff(Report{What: "shows", Lines: 6, Rows: 5, New: 5}, im.mustShows(Options{File: file, Batch: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
@@ -93,17 +93,17 @@ func TestImportedShows(t *testing.T) {
 			"s3 UPCOMING planned 01T20:00:00.000", "s4 CANCELLED planned 30T21:00:00.000 cancelled 30T21:00:00.000",
 			"s5 CANCELLED planned 01T21:00:00.000 cancelled 31T12:00:00.000",
 		}
-		lines, shows := im.imported(keys...)
+		lines, shows := im.readShows(keys...)
 		if diff := cmp.Diff(want, lines); diff != "" {
 			t.Errorf("the shows (-want +got):\n%s", diff)
 		}
 		if one := shows["s1"]; one.Title != "One" || one.CoverURL != "https://a.example/c" || one.ReplayURL != "https://a.example/r" || one.Version != 0 {
 			t.Errorf("the first is %+v", one)
 		}
-		ann, bob, reader := shows["s1"].Host, shows["s2"].Host, w.Users(1)[0]
+		ann, bob, reader := shows["s1"].Host, shows["s2"].Host, w.MakeUsers(1)[0]
 		w.Follow(ann, reader)
 		w.Follow(bob, reader)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if diff := cmp.Diff([]string{"s2", "s3", "s1"}, board(w, reader, shows)); diff != "" {
 			t.Errorf("the board (-want +got):\n%s", diff)
 		}
@@ -128,10 +128,10 @@ func TestImportedShows(t *testing.T) {
 		}
 		listed("s1")
 		before := livetest.Service(w).Memory.Version()
-		if got := im.mustShows(Options{File: im.file("more.jsonl", more)}); got.New != 3 || got.NotNew != 1 {
+		if got := im.mustShows(Options{File: im.writeFile("more.jsonl", more)}); got.New != 3 || got.NotNew != 1 {
 			t.Errorf("of more: %+v", got)
 		}
-		_, shows = im.imported(keys...)
+		_, shows = im.readShows(keys...)
 		if diff := cmp.Diff([]string{"s6", "s2", "s8", "s3", "s7", "s1"}, board(w, reader, shows)); diff != "" {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
@@ -147,9 +147,9 @@ func TestImportedShows(t *testing.T) {
 		if got := im.mustShows(Options{File: file}); got.ResumedAfter != 6 || got.New+got.NotNew != 0 {
 			t.Errorf("of a file that is in: %+v", got)
 		}
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		listed("s7", "s1")
-		w.Agree(reader)
+		w.CheckAgainstFacts(reader)
 	})
 }
 
@@ -159,7 +159,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
 		im := newImporter(t, w.Store)
-		reader, late := w.Users(1)[0], w.Users(1)[0]
+		reader, late := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		var host services.UserID
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			known, err := people.Ensure(ctx, tx, []string{"ann"})
@@ -167,12 +167,12 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			return err
 		})
 		w.Follow(host, reader)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
 		count := func(user services.UserID) int {
-			w.Quiet(w.Fanout)
-			_, err := w.Memory.Log.RunOnce(t.Context())
+			w.RunAllJobs(w.Fanout)
+			_, err := w.Caches.Log.RunOnce(t.Context())
 			w.Must(err)
 			return livetest.Service(w).Memory.CountLive(w.Document(user).Hosts, 0).New
 		}
@@ -180,11 +180,11 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)
 			return fmt.Sprintf(`{"key":"%s","host":"ann","title":"t","plannedAt":"%s","startedAt":"%s"}`+"\n", key, started, started)
 		}
-		im.mustShows(Options{File: im.file("one.jsonl", line("one"))})
+		im.mustShows(Options{File: im.writeFile("one.jsonl", line("one"))})
 		if got := count(reader); got != 1 {
 			t.Errorf("the first show of a host: %d count, want 1", got)
 		}
-		im.mustShows(Options{File: im.file("two.jsonl", line("two"))})
+		im.mustShows(Options{File: im.writeFile("two.jsonl", line("two"))})
 		if got := count(reader); got != 2 {
 			t.Errorf("the next one: %d count, want 2", got)
 		}
@@ -193,7 +193,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 		if got := count(late); got != 0 {
 			t.Errorf("for a later follower %d count, want none", got)
 		}
-		_, shows := im.imported("one", "two")
+		_, shows := im.readShows("one", "two")
 		if got := board(w, late, shows); len(got) != 2 {
 			t.Errorf("the later follower's board has %v", got)
 		}
@@ -203,7 +203,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 // One job adds a host's replays, for any number of them in a batch, and each follower of the host gets the newest in their list,
 // whether documents name the host already or not.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
-	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }}))
+	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 2 }}))
 	im := newImporter(t, w.Store)
 	replays := func(name, host string, count int) {
 		t.Helper()
@@ -212,22 +212,22 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 			at := im.Now().Add(time.Duration(i-2*count) * time.Minute).Format(time.RFC3339)
 			fmt.Fprintf(&text, `{"key":"%s%d","host":"%s","title":"t","plannedAt":"%s","startedAt":"%s","endedAt":"%s"}`+"\n", name, i, host, at, at, at)
 		}
-		if got := im.mustShows(Options{File: im.file(name, text.String())}); got.New != int64(count) {
+		if got := im.mustShows(Options{File: im.writeFile(name, text.String())}); got.New != int64(count) {
 			t.Fatalf("imported: %+v", got)
 		}
 	}
 	jobs := func(want int) {
 		t.Helper()
-		if waiting, dead := w.Jobs(); waiting != want || dead > 0 {
+		if waiting, dead := w.CountJobs(); waiting != want || dead > 0 {
 			t.Errorf("%d jobs wait, %d are dead, want %d", waiting, dead, want)
 		}
 	}
 	replays("a", "ann", 3)
 	numbers, err := people.IDs(t.Context(), w.Store, []string{"ann"})
 	w.Must(err)
-	readers := w.Users(5)
+	readers := w.MakeUsers(5)
 	w.Follow(numbers["ann"], readers...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	lists := func(want int) {
 		t.Helper()
 		for _, reader := range readers {
@@ -235,13 +235,13 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 				t.Errorf("user %d has %d replays, want %d", reader, got, want)
 			}
 		}
-		w.Agree(readers...)
+		w.CheckAgainstFacts(readers...)
 	}
 	lists(3)
 	jobs(0)
 	replays("b", "ann", 40)
 	jobs(1)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	lists(43)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		known, err := people.Ensure(ctx, tx, []string{"ben"})
@@ -249,10 +249,10 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 		return err
 	})
 	w.Follow(numbers["ben"], readers...)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	replays("c", "ben", 400)
 	jobs(1)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	lists(services.Retention)
 }
 
@@ -260,16 +260,16 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 func TestImportedShowsAreClosed(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{}))
 	im := newImporter(t, w.Store)
-	im.mustShows(Options{File: im.file("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
+	im.mustShows(Options{File: im.writeFile("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
 {"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}
 {"key":"young","host":"ann","title":"a","plannedAt":"2026-01-31T09:00:00Z"}
 `)})
-	w.Work(w.Fanout)
+	w.RunDueJobs(w.Fanout)
 	want := []string{
 		"late CANCELLED planned 31T05:00:00.000 cancelled 31T11:00:00.000", "long REPLAY planned 30T05:00:00.000 started 30T05:00:00.000 ended 30T17:00:00.000",
 		"young UPCOMING planned 31T09:00:00.000",
 	}
-	if lines, _ := im.imported("late", "long", "young"); !slices.Equal(lines, want) {
+	if lines, _ := im.readShows("late", "long", "young"); !slices.Equal(lines, want) {
 		t.Errorf("they are\n%s", strings.Join(lines, "\n"))
 	}
 }
@@ -286,26 +286,26 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 		}
 	}
 	whole := sqliteImporter(t)
-	counter := &breaking{DB: whole.db}
-	want, err := whole.shows(counter, Options{File: whole.file("f.jsonl", text.String()), Batch: 7})
+	counter := &breakingStore{DB: whole.db}
+	want, err := whole.shows(counter, Options{File: whole.writeFile("f.jsonl", text.String()), Batch: 7})
 	if err != nil || want.New != 30 || want.Bad != 3 || counter.writes < 4 {
 		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 	}
-	wantLines, _ := whole.imported(keys...)
-	wantBad := whole.read(want.BadFile)
+	wantLines, _ := whole.readShows(keys...)
+	wantBad := whole.readFile(want.BadFile)
 	if !strings.Contains(wantBad, `# line 11: key: "k4" is a show of "h1": it cannot be moved to another host`) {
 		t.Errorf("the bad lines:\n%s", wantBad)
 	}
 	for n := range 2 * counter.writes {
 		im := sqliteImporter(t)
-		opts := Options{File: im.file("f.jsonl", text.String()), Batch: 7}
-		if _, err := im.shows(&breaking{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+		opts := Options{File: im.writeFile("f.jsonl", text.String()), Batch: 7}
+		if _, err := im.shows(&breakingStore{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 			t.Fatalf("run %d: %v", n, err)
 		}
 		got := im.mustShows(opts)
-		lines, _ := im.imported(keys...)
-		if got.Bad != 3 || im.read(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
-			t.Errorf("run %d: %+v\n%s\n%s", n, got, im.read(got.BadFile), strings.Join(lines, "\n"))
+		lines, _ := im.readShows(keys...)
+		if got.Bad != 3 || im.readFile(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
+			t.Errorf("run %d: %+v\n%s\n%s", n, got, im.readFile(got.BadFile), strings.Join(lines, "\n"))
 		}
 		if waiting, _, _, err := jobs.JobCounts(t.Context(), im.db); err != nil || waiting < 33 {
 			t.Errorf("run %d: %d jobs, %v", n, waiting, err)
@@ -355,12 +355,12 @@ func TestBadLinesOfShows(t *testing.T) {
 	for _, one := range bad {
 		lines = append(lines, one.line)
 	}
-	file := im.file("s.jsonl", strings.Join(lines, "\n")+"\n")
+	file := im.writeFile("s.jsonl", strings.Join(lines, "\n")+"\n")
 	got := im.mustShows(Options{File: file})
 	if want := (Report{What: "shows", Lines: int64(len(lines)), Rows: 1, New: 1, Bad: int64(len(bad)), BadFile: file + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	put := im.read(file + ".bad")
+	put := im.readFile(file + ".bad")
 	if strings.Contains(put, "Go ") || strings.Contains(put, "showRow") {
 		t.Errorf("it speaks of types of the program:\n%.3000s", put)
 	}
@@ -374,7 +374,7 @@ func TestBadLinesOfShows(t *testing.T) {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
 	noise := strings.Repeat("{}\n", hopeless+1)
-	if _, err := im.shows(im.db, Options{File: im.file("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
+	if _, err := im.shows(im.db, Options{File: im.writeFile("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
 		t.Errorf("of another file: %v", err)
 	}
 }

@@ -24,8 +24,8 @@ const (
 )
 
 var (
-	gzipMagic = []byte{0x1f, 0x8b}
-	byteOrder = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
+	gzipMagic     = []byte{0x1f, 0x8b}
+	byteOrderMark = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 
 // source is the file to import, read line by line. next sets line and lineOpen for each line; everything else is set
@@ -132,8 +132,8 @@ func (s *source) unpack(name string) error {
 		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
 	}
 	// An error is ignored here: the first read of a line meets it again, and reports it.
-	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
-		_, _ = s.reader.Discard(len(byteOrder))
+	if start, _ := s.reader.Peek(len(byteOrderMark)); bytes.Equal(start, byteOrderMark) {
+		_, _ = s.reader.Discard(len(byteOrderMark))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func withNotes(o *command, name string, notes *[]string) *jobs.Command {
 // A command that is repeated under its key runs AfterCommit, which brings the views up to date, but not AfterApply. That is
 // so on PostgreSQL too, where Apply may have run before it was known that the key has an answer.
 func TestARepetitionRunsNoAfterApply(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		var notes []string
 		for _, name := range []string{"first", "again"} {
 			o := newCommand(1, "make")
@@ -39,7 +39,7 @@ func TestARepetitionRunsNoAfterApply(t *testing.T) {
 
 // Of coalesced commands, the last one that was applied updates the view, also if repetitions come after it.
 func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		var notes []string
 		made := func(name, key string) *jobs.Command {
 			o := newCommand(1, "make")
@@ -82,9 +82,9 @@ func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
 // AfterApply.
 func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
 	for _, coalesced := range []string{"", "view"} {
-		each(t, func(t *testing.T, n *node) {
+		eachDatabase(t, func(t *testing.T, n *node) {
 			var notes []string
-			failure := errMissed
+			failure := errFailed
 			for _, name := range []string{"first", "again"} {
 				o := newCommand(1, "make")
 				o.Key, o.CoalesceKey = "k", coalesced

@@ -24,7 +24,7 @@ func (n *node) commitAll(count int, kind, key string) {
 	n.tb.Helper()
 	commands := make([]*jobs.Command, count)
 	for i := range commands {
-		commands[i] = enqueueCommand(jobs.Keyed(kind, key))
+		commands[i] = enqueueCommand(jobs.KeyedJob(kind, key))
 	}
 	for _, err := range n.Commit(n.tb.Context(), commands...) {
 		n.must(err)
@@ -42,7 +42,7 @@ func keysOf(claimed []jobs.Job) (keys []string) {
 // The jobs of a small commit go ahead of those of a burst that waits: a separate worker claims only them, and the worker of all
 // short jobs claims them first. The jobs that they enqueue go ahead too; the jobs that the burst's jobs enqueue do not.
 func TestShortWorkGoesAheadOfABurst(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		var done []string
 		n.Register(shortKind("last", func(_ context.Context, job jobs.Job) error {
 			done = append(done, job.Key)
@@ -51,10 +51,10 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 			if job.Key == "" {
 				return nil
 			}
-			return n.Replace(ctx, job, []jobs.NewJob{jobs.Keyed("last", job.Key)})
+			return n.Replace(ctx, job, []jobs.NewJob{jobs.KeyedJob("last", job.Key)})
 		}))
 		n.commitAll(burst, "first", "")
-		n.enqueue(jobs.Keyed("first", "of the burst"))
+		n.enqueue(jobs.KeyedJob("first", "of the burst"))
 		n.commitAll(1, "first", "of a mutation")
 		workers := n.Workers(1)
 		prompt := workers[len(workers)-1]
@@ -79,7 +79,7 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 
 // No job waits for ever behind jobs that go ahead, and a planned job is not claimed before its time.
 func TestGoingAheadIsBounded(t *testing.T) {
-	n := sqliteNode(t, nil, shortKind("a", nothing))
+	n := sqliteNode(t, nil, shortKind("a", doNothing))
 	n.commitAll(burst, "a", "long")
 	n.clock.advance(jobs.HeadStart + time.Second)
 	n.commitAll(1, "a", "short")

@@ -19,15 +19,15 @@ type Command struct {
 	// key. Input is required with a Key: the same key with another input is refused. See inputHash.
 	Key   string
 	Input any
-	// Sent is the input as the client sent it, if Input has IDs in place of values such as refs; otherwise nil. A request with the
-	// same Input or the same Sent is a repetition: the object that a ref names may have been created or deleted since the first
+	// SentInput is the input as the client sent it, if Input has IDs in place of values such as refs; otherwise nil. A request with the
+	// same Input or the same SentInput is a repetition: the object that a ref names may have been created or deleted since the first
 	// time.
-	Sent any
-	// Subject is the global ID of the object that the input names; "" for none. With Sent, it is remembered, for a repetition
+	SentInput any
+	// Subject is the global ID of the object that the input names; "" for none. With SentInput, it is remembered, for a repetition
 	// whose ref names nothing any more.
 	Subject string
-	// Makes is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
-	Makes string
+	// CreatedType is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
+	CreatedType string
 
 	// Moment is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees it as
 	// tx.HappenedAt and tx.NewID. With a Key, it is part of the input that is compared.
@@ -53,16 +53,16 @@ type Command struct {
 	unchanged bool // the state was already as requested: see ErrUnchanged
 }
 
-// Refused is the command of a request that was refused before its own command was made: it only returns the refusal. It is
+// RefusalCommand is the command of a request that was refused before its own command was made: it only returns the refusal. It is
 // committed like any other, so that the key of the request remembers the refusal, or gives the answer that it has already. See
-// Remembers.
-func Refused(actor services.UserID, refusal error) *Command {
+// IsRemembered.
+func RefusalCommand(actor services.UserID, refusal error) *Command {
 	return &Command{Actor: actor, Apply: func(context.Context, *sql.Tx) ([]string, error) { return nil, refusal }}
 }
 
-// Remembers reports whether a key remembers an error as the answer to its request. An error that is not about the state leaves
+// IsRemembered reports whether a key remembers an error as the answer to its request. An error that is not about the state leaves
 // the key free: the same request may succeed later.
-func Remembers(failed error) bool {
+func IsRemembered(failed error) bool {
 	switch services.CodeOf(failed) {
 	case services.Conflict, services.NotFound, services.Forbidden:
 		return true
@@ -103,8 +103,8 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	// Apply may run more than once, so nothing of an earlier run may stay.
 	c.ids, c.refusal, c.unchanged, c.applied = nil, nil, false, false
 	if c.Moment != 0 {
-		tx.Date(c.Moment)
-		defer tx.Date(0)
+		tx.SetDated(c.Moment)
+		defer tx.SetDated(0)
 	}
 	if c.Key == "" {
 		c.applied = true
@@ -120,8 +120,8 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	// Claim the key before reading the facts. Of two requests with one key, the second waits here for the end of the first and
 	// then gives the same answer. If the facts were read first, the second request would see the facts of the first and be
 	// refused as a repetition.
-	err = Remember(ctx, tx, scope, c.Key, asks)
-	if errors.Is(err, ErrRemembered) {
+	err = RememberRequest(ctx, tx, scope, c.Key, asks)
+	if errors.Is(err, ErrKeyExists) {
 		return c.recall(ctx, tx, scope, asks)
 	}
 	if err != nil {
@@ -147,28 +147,28 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if len(c.ids) == 0 {
 		return nil
 	}
-	return RememberMade(ctx, tx, scope, c.Key, c.ids)
+	return RememberIDs(ctx, tx, scope, c.Key, c.ids)
 }
 
 // refuse stores the refusal under the command's key, so that a late repetition gets the same answer and does not affect later
 // changes. An error that a key does not remember is returned.
 func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed error) error {
 	refusal, ok := errors.AsType[*services.Error](failed)
-	if !ok || !Remembers(failed) {
+	if !ok || !IsRemembered(failed) {
 		return failed
 	}
 	c.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
-	return RememberRefused(ctx, tx, scope, c.Key, c.refusal)
+	return RememberRefusal(ctx, tx, scope, c.Key, c.refusal)
 }
 
 // recall makes the stored answer of the key the answer of this command.
-func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Remembered) error {
-	had, found, err := Recall(ctx, tx, scope, c.Key)
+func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks RememberedRequest) error {
+	had, found, err := RecallRequest(ctx, tx, scope, c.Key)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return ErrRemembered // the key expired between the two statements: the next request can claim it
+		return ErrKeyExists // the key expired between the two statements: the next request can claim it
 	}
 	if !had.sameRequest(asks) && !c.fitsUnversioned(had) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), IdempotencyFor)

@@ -76,7 +76,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		}
 	}
 	// The fact is committed: a client that disconnects must not leave its own view stale.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommitWithin)
 	defer cancel()
 	if len(cmds) > manyCommands {
 		ctx = sql.LimitReads(ctx, readsOfMany)
@@ -113,7 +113,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 func (e *Engine) updateViews(ctx context.Context, update func(context.Context) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = services.Panicked(cause)
+			err = services.NewPanicError(cause)
 			e.log.Error("an update of the actor's own view panicked", "error", err)
 		}
 	}()

@@ -39,7 +39,7 @@ func newCommand(actor services.UserID, name string) *command {
 func (n *node) commit(c *command) error { return n.Commit(n.tb.Context(), &c.Command)[0] }
 
 func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		for range 3 {
 			again := newCommand(1, "make")
 			again.Key = "k"
@@ -109,7 +109,7 @@ func switchCommand(name, key string, on bool) *jobs.Command {
 
 // A late repetition of a refused request does not affect later changes, whether the requests are committed alone or in one batch.
 func TestAKeyRemembersARefusal(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		for _, together := range []bool{false, true} {
 			name := fmt.Sprint("together ", together)
 			cmds := []*jobs.Command{
@@ -172,7 +172,7 @@ func TestCodesThatAKeyRemembers(t *testing.T) {
 
 // Concurrent requests with one key get the same answer as the first, even if a repetition would be refused.
 func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		const callers, keys = 10, 20
 		for key := range keys {
 			var together sync.WaitGroup
@@ -210,7 +210,7 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 
 // A command that fails does not affect the others of its batch, and errs[i] is the error of cmds[i].
 func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, 5)
 		mine := make([]*command, 5)
 		for i := range cmds {
@@ -248,7 +248,7 @@ func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 
 // The fact is committed even if the update of the view fails; the answer says that the views are stale.
 func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
-	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.AfterCommit = 10 * time.Millisecond })
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.AfterCommitWithin = 10 * time.Millisecond })
 	good, bad, slow := newCommand(1, "good"), newCommand(2, "bad"), newCommand(3, "slow")
 	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
 	slow.AfterCommit = func(ctx context.Context) error {

@@ -34,14 +34,14 @@ var (
 // that are planned for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
+// EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
 // user. The parameter except is a kind whose jobs stay. Due jobs still update views, so they run: a pass that finds such a job is
 // followed by another one.
-func Erase(except string) []erase.Step {
+func EraseSteps(except string) []erase.Step {
 	return []erase.Step{
-		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 			n, err := tx.Run(ctx, eraseIdempotency, scopeOf(at.User), erase.Batch)
-			return erase.Done{More: n == erase.Batch}, err
+			return erase.Result{More: n == erase.Batch}, err
 		}},
 		{Name: "idempotency_refusals", Run: unnameRefusals},
 		eraseNamed("jobs", jobRange, eraseJobs, except), eraseNamed("dead_jobs", deadJobRange, eraseDeadJobs, except),
@@ -49,15 +49,15 @@ func Erase(except string) []erase.Step {
 }
 
 // refusalsBound finds the end of the part of the table that one run of unnameRefusals goes through.
-var refusalsBound = erase.Bound("idempotency", "at")
+var refusalsBound = erase.PartEndFinder("idempotency", "at")
 
 // unnameRefusals is the step that removes the user's key from the refusals that the idempotency keys of others remember.
-func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 	end, last, err := refusalsBound(ctx, tx, at.After)
 	if err == nil {
 		err = unname(ctx, tx, at.Key, at.After, end)
 	}
-	return erase.Done{After: end, More: !last}, err
+	return erase.Result{After: end, More: !last}, err
 }
 
 // Unname is the erase.Unname that removes a user's key from remembered refusals.
@@ -87,15 +87,15 @@ func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error
 // eraseNamed is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that name the
 // user, it deletes dead jobs and jobs that are planned for later than soon, and waits for the others.
 func eraseNamed(table string, find, remove sql.Statement, except string) erase.Step {
-	bound := erase.Bound(table, "id")
-	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+	bound := erase.PartEndFinder(table, "id")
+	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
 		end, last, err := bound(ctx, tx, at.After)
 		if err != nil {
 			return done, err
 		}
 		var gone []int64
 		waiting := 0
-		// A job names a user by its key or in its payload, in the formats of all kinds: erase.NamedBy knows them.
+		// A job names a user by its key or in its payload, in the formats of all kinds: erase.NamesUser knows them.
 		err = tx.Each(ctx, find, []any{at.After, end}, func(scan func(...any) error) error {
 			var job Job
 			var due int64
@@ -103,7 +103,7 @@ func eraseNamed(table string, find, remove sql.Statement, except string) erase.S
 				return err
 			}
 			switch {
-			case !erase.NamedBy(at.User, job.Kind, job.Key, job.Payload):
+			case !erase.NamesUser(at.User, job.Kind, job.Key, job.Payload):
 			// Dead jobs have no time: the statement gives them 0.
 			case due == 0 || due > sql.Micros(tx.Now.Add(soon)):
 				gone = append(gone, job.ID)
@@ -115,7 +115,7 @@ func eraseNamed(table string, find, remove sql.Statement, except string) erase.S
 		if err == nil && len(gone) > 0 {
 			_, err = tx.Run(ctx, remove, gone)
 		}
-		return erase.Done{After: end, More: !last, Waits: waiting > 0}, err
+		return erase.Result{After: end, More: !last, NeedsLaterPass: waiting > 0}, err
 	}}
 }
 

@@ -77,7 +77,7 @@ func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 		job.cause, job.ahead = cause, ahead
 		// The end of the transaction knows all jobs of the group, from all commands that share it.
 		if job.Group != "" {
-			tx.Keep(groupedJobs, job)
+			tx.KeepForEnd(groupedJobs, job)
 			continue
 		}
 		single = append(single, job)
@@ -116,7 +116,7 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 
 // groupedJobs are the jobs of a transaction that have a group. One job is added for each group, in the order of the groups'
 // first jobs.
-var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
+var groupedJobs = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
 	type group struct{ kind, name string }
 	places := map[group]int{}
 	var jobs []NewJob
@@ -251,5 +251,5 @@ func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, o
 // WaitingKeys lists the keys of up to limit jobs of a kind that were made by a time and are not done yet, those due longest
 // first. A key occurs once for each of its jobs.
 func WaitingKeys(ctx context.Context, s *sql.DB, kind string, madeBy time.Time, limit int) (keys []string, err error) {
-	return sql.Column[string](ctx, s, waitingKeys, kind, madeBy, limit)
+	return sql.ReadColumn[string](ctx, s, waitingKeys, kind, madeBy, limit)
 }

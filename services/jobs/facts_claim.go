@@ -36,7 +36,7 @@ var (
 
 // claimJobs returns the statement that locks the due jobs of a number of kinds. It is built once for each number of kinds.
 func claimJobs(kinds int) sql.Statement {
-	if made, found := claims.Load(kinds); found {
+	if made, found := claimStatements.Load(kinds); found {
 		return made.(sql.Statement)
 	}
 	parts := make([]string, kinds)
@@ -44,12 +44,12 @@ func claimJobs(kinds int) sql.Statement {
 		parts[i] = fmt.Sprintf(dueOfKind, i+3, i) // $1 and $2 are the time and the limit
 	}
 	st := sql.NewStatement(fmt.Sprintf("claim jobs of %d kinds", kinds), strings.Join(parts, " UNION ALL "))
-	claims.Store(kinds, st)
+	claimStatements.Store(kinds, st)
 	return st
 }
 
-// claims are the statements of claimJobs by the number of kinds: int -> Statement.
-var claims sync.Map
+// claimStatements are the statements of claimJobs by the number of kinds: int -> Statement.
+var claimStatements sync.Map
 
 // Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
 // the newest, with the age of the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get

@@ -13,32 +13,32 @@ import (
 // IdempotencyFor is how long an idempotency key is kept. A client that repeats a request later gets a new effect.
 const IdempotencyFor = 24 * time.Hour
 
-// ErrRemembered is the error of Remember when the key exists already: Recall returns its result.
-var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
+// ErrKeyExists is the error of RememberRequest when the key exists already: RecallRequest returns its result.
+var ErrKeyExists = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
 
 // A row is claimed before the command runs and filled in after it, in one transaction: other transactions only see a row
 // with a whole answer.
 var (
-	// remember writes a row if the key is new or expired. If the key is in use, it writes nothing, and the count of changed rows is 0.
-	remember = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, sent_hash, subject, ids, at)
+	// rememberRequest writes a row if the key is new or expired. If the key is in use, it writes nothing, and the count of changed rows is 0.
+	rememberRequest = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, sent_hash, subject, ids, at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, sent_hash = excluded.sent_hash, subject = excluded.subject,
 			ids = excluded.ids, code = '', message = '', at = excluded.at
 		WHERE i.at <= $8`)
 
-	rememberMade = sql.NewStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
+	rememberIDs = sql.NewStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
 
-	rememberRefused = sql.NewStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
+	rememberRefusal = sql.NewStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
 
-	recall = sql.NewStatement("recall an idempotency key", `SELECT body_hash, sent_hash, subject, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
+	recallRequest = sql.NewStatement("recall an idempotency key", `SELECT body_hash, sent_hash, subject, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
 	forget = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
-// Remember claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a refusal is
-// stored by RememberRefused. It waits for a running transaction that has claimed the same key. ErrRemembered when the key exists
-// already: the transaction can go on, and Recall finds the result in it.
-func Remember(ctx context.Context, tx *sql.Tx, scope, key string, as Remembered) error {
+// RememberRequest claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a refusal is
+// stored by RememberRefusal. It waits for a running transaction that has claimed the same key. ErrKeyExists when the key exists
+// already: the transaction can go on, and RecallRequest finds the result in it.
+func RememberRequest(ctx context.Context, tx *sql.Tx, scope, key string, as RememberedRequest) error {
 	if as.IDs == nil {
 		as.IDs = []string{}
 	}
@@ -48,22 +48,22 @@ func Remember(ctx context.Context, tx *sql.Tx, scope, key string, as Remembered)
 			*hash = []byte{}
 		}
 	}
-	changed, err := tx.Run(ctx, remember, scope, key, as.BodyHash, as.SentHash, as.Subject, sql.AsJSON(as.IDs), tx.Now, tx.Now.Add(-IdempotencyFor))
+	changed, err := tx.Run(ctx, rememberRequest, scope, key, as.BodyHash, as.SentHash, as.Subject, sql.AsJSON(as.IDs), tx.Now, tx.Now.Add(-IdempotencyFor))
 	if err == nil && changed == 0 {
-		return ErrRemembered
+		return ErrKeyExists
 	}
 	return err
 }
 
-// RememberMade stores the result under a key that this transaction has claimed.
-func RememberMade(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
-	_, err := tx.Run(ctx, rememberMade, scope, key, sql.AsJSON(ids))
+// RememberIDs stores the result under a key that this transaction has claimed.
+func RememberIDs(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
+	_, err := tx.Run(ctx, rememberIDs, scope, key, sql.AsJSON(ids))
 	return err
 }
 
-// RememberRefused stores the refusal of the request under a key that this transaction has claimed.
-func RememberRefused(ctx context.Context, tx *sql.Tx, scope, key string, refusal *services.Error) error {
-	_, err := tx.Run(ctx, rememberRefused, scope, key, string(refusal.Code), refusal.Message)
+// RememberRefusal stores the refusal of the request under a key that this transaction has claimed.
+func RememberRefusal(ctx context.Context, tx *sql.Tx, scope, key string, refusal *services.Error) error {
+	_, err := tx.Run(ctx, rememberRefusal, scope, key, string(refusal.Code), refusal.Message)
 	return err
 }
 
@@ -74,18 +74,18 @@ const unchangedCode = "UNCHANGED"
 // it returned.
 func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	if len(ids) > 0 {
-		if err := RememberMade(ctx, tx, scope, key, ids); err != nil {
+		if err := RememberIDs(ctx, tx, scope, key, ids); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Run(ctx, rememberRefused, scope, key, unchangedCode, "")
+	_, err := tx.Run(ctx, rememberRefusal, scope, key, unchangedCode, "")
 	return err
 }
 
-// Remembered is the request of a key and its stored result: the created ids, or the refusal (nil for none). Unchanged means
-// that the request changed nothing. SentHash and Subject are those of Command.Sent and Command.Subject; both are
-// empty for a request without Sent.
-type Remembered struct {
+// RememberedRequest is the request of a key and its stored result: the created ids, or the refusal (nil for none). Unchanged means
+// that the request changed nothing. SentHash and Subject are those of Command.SentInput and Command.Subject; both are
+// empty for a request without SentInput.
+type RememberedRequest struct {
 	BodyHash  []byte
 	SentHash  []byte
 	Subject   string
@@ -94,15 +94,15 @@ type Remembered struct {
 	Unchanged bool
 }
 
-// Recall returns the result that a key had within the last 24 hours.
-func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered, found bool, err error) {
+// RecallRequest returns the result that a key had within the last 24 hours.
+func RecallRequest(ctx context.Context, tx *sql.Tx, scope, key string) (had RememberedRequest, found bool, err error) {
 	var list, code, message string
-	found, err = tx.One(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &had.SentHash, &had.Subject, &list, &code, &message)
+	found, err = tx.One(ctx, recallRequest, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &had.SentHash, &had.Subject, &list, &code, &message)
 	if err != nil || !found {
-		return Remembered{}, false, err
+		return RememberedRequest{}, false, err
 	}
 	if err := json.Unmarshal([]byte(list), &had.IDs); err != nil {
-		return Remembered{}, false, fmt.Errorf("jobs: the ids of idempotency key %s: %w", services.Quote(key), err)
+		return RememberedRequest{}, false, fmt.Errorf("jobs: the ids of idempotency key %s: %w", services.Quote(key), err)
 	}
 	switch code {
 	case "":

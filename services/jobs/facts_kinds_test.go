@@ -11,7 +11,7 @@ import (
 
 // The jobs of each kind are counted: the waiting jobs, those of them that run or failed before, and the dead jobs.
 func TestCountsByKind(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		counts := func() string {
 			t.Helper()
 			list, err := jobs.CountsByKind(t.Context(), n.db)

@@ -48,12 +48,12 @@ var (
 
 // Node is a process that shares this database, according to its last heartbeat.
 type Node struct {
-	Name    string
-	Process string        // the prefix of its jobs' tokens; "" for a release that does not record it
-	Self    bool          // it is this node
-	Halted  bool          // its jobs wait for an engine (Redis or SQL) that does not answer, or did not a moment ago
-	Silent  time.Duration // since its last heartbeat, by the database's clock
-	Ahead   time.Duration // how far its clock is ahead of the database's, less the heartbeat's time in transit
+	Name       string
+	Process    string        // the prefix of its jobs' tokens; "" for a release that does not record it
+	Self       bool          // it is this node
+	Halted     bool          // its jobs wait for an engine (Redis or SQL) that does not answer, or did not a moment ago
+	SilentFor  time.Duration // since its last heartbeat, by the database's clock
+	ClockAhead time.Duration // how far its clock is ahead of the database's, less the heartbeat's time in transit
 }
 
 // Beat records this node's heartbeat, and whether its jobs wait for an engine (Redis or SQL) that does not answer. It lists all nodes
@@ -63,7 +63,7 @@ func Beat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error)
 	if s.Node == "" {
 		return nil, nil
 	}
-	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now(), s.TokenPrefix, halted); err != nil {
+	if _, err := s.Heartbeats.Run(ctx, beatNode, s.Node, s.Now(), s.TokenPrefix, halted); err != nil {
 		return nil, err
 	}
 	return Nodes(ctx, s)
@@ -74,12 +74,12 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
 	}
-	err = s.Pulse.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
+	err = s.Heartbeats.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
 		var node Node
 		var silent, ahead int64
 		err := scan(&node.Name, &node.Process, &node.Halted, &silent, &ahead)
 		node.Self = node.Name == s.Node
-		node.Silent, node.Ahead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
+		node.SilentFor, node.ClockAhead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
 		nodes = append(nodes, node)
 		return err
 	})
@@ -91,7 +91,7 @@ func Leave(ctx context.Context, s *sql.DB) error {
 	if s.Node == "" {
 		return nil
 	}
-	_, err := s.Pulse.Run(ctx, leaveNode, s.Node)
+	_, err := s.Heartbeats.Run(ctx, leaveNode, s.Node)
 	return err
 }
 
@@ -122,7 +122,7 @@ func OverdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until tim
 	for i, kind := range kinds {
 		list[i] = []any{kind}
 	}
-	return sql.Column[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
+	return sql.ReadColumn[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
 }
 
 // Jobs reads the given jobs that are not done yet, oldest first, without claiming them.
@@ -145,7 +145,7 @@ func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs
 
 // Remaining returns which of the given jobs are not done yet.
 func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
-	return sql.Column[int64](ctx, s, remainingJobs, ids)
+	return sql.ReadColumn[int64](ctx, s, remainingJobs, ids)
 }
 
 // FreeJobsOf ends the leases of those nodes that have been silent for at least the given time, and returns how many it ended. Later

@@ -18,16 +18,16 @@ var (
 	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND created_at <= $2 AND due_at <= $3 ORDER BY id LIMIT 1`)
 )
 
-// Last is the ID of the newest job, 0 when there is none. Later jobs have greater IDs.
-func Last(ctx context.Context, s *sql.DB) (id int64, err error) {
+// LastID is the ID of the newest job, 0 when there is none. Later jobs have greater IDs.
+func LastID(ctx context.Context, s *sql.DB) (id int64, err error) {
 	_, err = s.One(ctx, lastJob, nil, &id)
 	return id, err
 }
 
-// Waits reports whether a job with an ID of at most upTo is not done yet, was made by madeBy, and is due by dueBy: claimable or leased.
+// AnyWaits reports whether a job with an ID of at most upTo is not done yet, was made by madeBy, and is due by dueBy: claimable or leased.
 // A job that was planned for later counts as made when it is first due, and keeps that time through leases and tries. So madeBy leaves
 // out the jobs that are planned for a later time, and not those that are leased, or tried again, until a later time.
-func Waits(ctx context.Context, s *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
+func AnyWaits(ctx context.Context, s *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
 	var id int64
 	return s.One(ctx, jobUpTo, []any{upTo, madeBy, dueBy}, &id)
 }

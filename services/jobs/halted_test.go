@@ -52,10 +52,10 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 		heart := n.Heartbeat()
 		n.must(heart.Begin(t.Context()))
 		for round := range 6 {
-			n.enqueue(jobs.Keyed("paint", "1"))
+			n.enqueue(jobs.KeyedJob("paint", "1"))
 			n.tryJobs(heart, true)
 			want := round > 0 // by then the job has waited for as long as a node may be silent
-			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(start) {
+			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(startTime) {
 				t.Errorf("in round %d the count is behind since %v", round, since)
 			}
 			if want { // no later beat may forget the job, even for a moment, although another job has replaced it
@@ -87,13 +87,13 @@ func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	e := &engine{away: true, check: func() {}}
 	n := sqliteNode(t, nil, e.kinds()...)
 	heart := n.Heartbeat()
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	n.tryJobs(heart, true)
 	e.away = false
 	n.clock.advance(500 * time.Millisecond)
 	n.beat(heart)
 	for key := "22"; len(key) < 6; key += "2" {
-		n.enqueue(jobs.Keyed("paint", key))
+		n.enqueue(jobs.KeyedJob("paint", key))
 		n.clock.advance(time.Second)
 		n.beat(heart)
 		if n.Behind(services.UserID(len(key))) == nil {
@@ -101,7 +101,7 @@ func TestJobsBehindABacklogAreBehind(t *testing.T) {
 		}
 	}
 	n.tryJobs(heart, false)
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	n.clock.advance(time.Second)
 	n.beat(heart)
 	if n.SomeBehind() {
@@ -118,7 +118,7 @@ func TestOtherNodesLearnOfAHaltedNode(t *testing.T) {
 	for _, heart := range hearts {
 		n.must(heart.Begin(t.Context()))
 	}
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	for range 2 {
 		other.tryJobs(hearts[1], true)
 		n.clock.advance(500 * time.Millisecond)
@@ -137,20 +137,20 @@ func TestOtherNodesLearnOfAHaltedNode(t *testing.T) {
 
 // Jobs that collapse are as old as the oldest of them, in the queue too.
 func TestCollapsedJobsKeepTheAgeOfTheOldest(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
-		n.Register(shortKind("paint", nothing))
-		n.enqueue(jobs.Keyed("paint", "1"))
+	eachDatabase(t, func(t *testing.T, n *node) {
+		n.Register(shortKind("paint", doNothing))
+		n.enqueue(jobs.KeyedJob("paint", "1"))
 		n.clock.advance(time.Minute)
-		n.enqueue(jobs.Keyed("paint", "1"))
+		n.enqueue(jobs.KeyedJob("paint", "1"))
 		n.clock.advance(time.Minute)
-		n.enqueue(jobs.Keyed("paint", "1"), jobs.Keyed("paint", "2"))
+		n.enqueue(jobs.KeyedJob("paint", "1"), jobs.KeyedJob("paint", "2"))
 		claimed := n.claim()
 		slices.SortFunc(claimed, func(a, b jobs.Job) int { return a.CreatedAt.Compare(b.CreatedAt) })
-		if len(claimed) != 2 || !claimed[0].CreatedAt.Equal(start) || !claimed[1].CreatedAt.Equal(start.Add(2*time.Minute)) {
+		if len(claimed) != 2 || !claimed[0].CreatedAt.Equal(startTime) || !claimed[1].CreatedAt.Equal(startTime.Add(2*time.Minute)) {
 			t.Fatalf("claimed %+v", claimed)
 		}
-		if _, _, oldest, err := n.JobCounts(t.Context()); err != nil || !oldest.Equal(start) {
-			t.Errorf("the oldest job is from %v, %v; want %v", oldest, err, start)
+		if _, _, oldest, err := n.JobCounts(t.Context()); err != nil || !oldest.Equal(startTime) {
+			t.Errorf("the oldest job is from %v, %v; want %v", oldest, err, startTime)
 		}
 	})
 }

@@ -41,10 +41,10 @@ const (
 type Heartbeat struct {
 	engine *Engine
 
-	// crashed says that an earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
-	crashed bool
-	begun   time.Time // the start of this process
-	unfreed []Job     // jobs that could not be freed so far
+	// predecessorCrashed says that an earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
+	predecessorCrashed bool
+	startedAt          time.Time // the start of this process
+	unfreed            []Job     // jobs that could not be freed so far
 
 	processes map[string]process // of the other nodes, by name
 }
@@ -81,13 +81,13 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.begun = time.Now()
+	h.startedAt = time.Now()
 	// A process that ends in order removes its row, see Run.
-	h.crashed = slices.ContainsFunc(before, func(node Node) bool { return node.Self })
+	h.predecessorCrashed = slices.ContainsFunc(before, func(node Node) bool { return node.Self })
 	if err := h.freeOwn(ctx); err != nil {
 		return err
 	}
-	if err := h.engine.inFlight.addHeld(ctx, h.engine, h.unfreed); err != nil {
+	if err := h.engine.lateJobs.addHeld(ctx, h.engine, h.unfreed); err != nil {
 		return err
 	}
 	nodes, err := Beat(ctx, h.engine.db, false)
@@ -113,8 +113,10 @@ func (h *Heartbeat) freeOwn(ctx context.Context) error {
 	return nil
 }
 
-// lingers reports whether PostgreSQL may still run transactions of a crashed process of the same name.
-func (h *Heartbeat) lingers() bool { return h.crashed && time.Since(h.begun) < lostAfter }
+// predecessorLingers reports whether PostgreSQL may still run transactions of a crashed process of the same name.
+func (h *Heartbeat) predecessorLingers() bool {
+	return h.predecessorCrashed && time.Since(h.startedAt) < lostAfter
+}
 
 // Run beats until ctx ends, and then removes this node from the list. Stop it after the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
@@ -129,7 +131,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatWithin)
 	defer cancel()
-	if doubt := h.engine.inDoubt.giveBack(ending, h.engine); doubt != nil {
+	if doubt := h.engine.jobsInDoubt.giveBack(ending, h.engine); doubt != nil {
 		h.engine.log.Debug("jobs that this node may hold could not be given back; others run them when their leases end", "error", doubt)
 	}
 	if left := Leave(ending, h.engine.db); left != nil {
@@ -153,10 +155,10 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.inDoubt.giveBack(ctx, e); err != nil {
+	if err := e.jobsInDoubt.giveBack(ctx, e); err != nil {
 		return err
 	}
-	if h.lingers() || len(h.unfreed) > 0 {
+	if h.predecessorLingers() || len(h.unfreed) > 0 {
 		if err := h.freeOwn(ctx); err != nil {
 			return err
 		}
@@ -164,14 +166,14 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	var silent, dead []string
 	replaced := h.restarted(nodes)
 	// While jobs are overdue, later ones become overdue too, so look for them until none is left.
-	hanging := h.lingers() || len(replaced) > 0 || halted || len(e.inFlight.jobs) > 0
+	hanging := h.predecessorLingers() || len(replaced) > 0 || halted || len(e.lateJobs.jobs) > 0
 	for _, node := range nodes {
-		if node.Silent >= silentAfter {
+		if node.SilentFor >= silentAfter {
 			silent = append(silent, node.Name)
-			hanging = hanging || node.Silent < lostAfter
+			hanging = hanging || node.SilentFor < lostAfter
 		}
-		hanging = hanging || node.Halted && node.Silent < lostAfter
-		if node.Silent >= deadAfter {
+		hanging = hanging || node.Halted && node.SilentFor < lostAfter
+		if node.SilentFor >= deadAfter {
 			dead = append(dead, node.Name)
 		}
 	}
@@ -180,7 +182,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	}
 	// Do this last: the jobs of dead nodes must not wait while overdue jobs are read, whose number grows with the backlog.
 	if hanging {
-		return e.inFlight.readOverdue(ctx, e)
+		return e.lateJobs.readOverdue(ctx, e)
 	}
 	return nil
 }
@@ -228,7 +230,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 	}
 	// The jobs are recorded before they are freed: the counts that they change are doubtful until a
 	// worker has run them.
-	if err := e.inFlight.addHeld(ctx, e, held); err != nil {
+	if err := e.lateJobs.addHeld(ctx, e, held); err != nil {
 		return err
 	}
 	if len(dead) == 0 || len(held) == 0 {
@@ -251,15 +253,15 @@ func (e *Engine) halted() bool {
 	return last != 0 && e.clock.Now().Sub(time.UnixMicro(last)) < haltedFor
 }
 
-// inDoubt are jobs that this node may hold although no worker runs them: SQL did not answer when they were claimed or
+// jobsInDoubt are jobs that this node may hold although no worker runs them: SQL did not answer when they were claimed or
 // settled.
-type inDoubt struct {
+type jobsInDoubt struct {
 	mu   sync.Mutex
 	jobs []Job
 }
 
 // add remembers jobs that giveBack will release. Jobs that this node does not hold may be among them: giveBack leaves those alone.
-func (d *inDoubt) add(jobs []Job) {
+func (d *jobsInDoubt) add(jobs []Job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.jobs = append(d.jobs, jobs...)
@@ -267,7 +269,7 @@ func (d *inDoubt) add(jobs []Job) {
 
 // giveBack releases the jobs in doubt. Jobs that were claimed again or finished meanwhile no longer have this node's token,
 // and do not change.
-func (d *inDoubt) giveBack(ctx context.Context, e *Engine) error {
+func (d *jobsInDoubt) giveBack(ctx context.Context, e *Engine) error {
 	d.mu.Lock()
 	jobs := d.jobs
 	d.jobs = nil

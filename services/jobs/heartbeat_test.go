@@ -21,12 +21,12 @@ func twoNodes(t *testing.T) (n, other *node) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	kinds := []jobs.Kind{
-		{Name: "paint", Each: nothing, Changes: jobs.CountsOf(userOfKey, "RED", "BLUE")},
-		{Name: "flood", Each: nothing, Changes: jobs.CountsOf(jobs.Everyone, "RED")},
-		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
+		{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(userOfKey, "RED", "BLUE")},
+		{Name: "flood", Each: doNothing, Changes: jobs.CountsOf(jobs.Everyone, "RED")},
+		{Name: "lost", Each: doNothing, Changes: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
 			return nil, false, errors.New("the key cannot be read")
 		}, "BLUE")},
-		shortKind("dry", nothing),
+		shortKind("dry", doNothing),
 	}
 	n, other = newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
 	other.restart = func() *node { return newNode(t, url, "gone", nil, kinds...) }
@@ -47,7 +47,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	n, other := twoNodes(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
-	n.enqueue(jobs.Keyed("paint", "1"), jobs.Keyed("paint", "22"), jobs.Keyed("dry", "333"))
+	n.enqueue(jobs.KeyedJob("paint", "1"), jobs.KeyedJob("paint", "22"), jobs.KeyedJob("dry", "333"))
 	held := other.claimAfterBeat()
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
@@ -57,7 +57,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 		n.beat(heart)
 		return n.SomeBehind()
 	})
-	for user, want := range map[services.UserID]jobs.BehindSince{1: {"RED": start, "BLUE": start}, 2: {"RED": start, "BLUE": start}, 3: nil} {
+	for user, want := range map[services.UserID]jobs.BehindSince{1: {"RED": startTime, "BLUE": startTime}, 2: {"RED": startTime, "BLUE": startTime}, 3: nil} {
 		if got := n.Behind(user); !maps.EqualFunc(got, want, time.Time.Equal) {
 			t.Errorf("of user %d %v are behind, want %v", user, got, want)
 		}
@@ -89,7 +89,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false
-	kind := jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+	kind := jobs.Kind{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 		if !answers {
 			return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
 		}
@@ -98,7 +98,7 @@ func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	n, other := newNode(t, url, "here", nil, kind), newNode(t, url, "gone", nil, kind)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	held := other.claimAfterBeat()
 	eventually.Holds(t, "the node is silent", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the job cannot be read
@@ -129,17 +129,17 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 		return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
 	}
 	kinds := []jobs.Kind{
-		{Name: "paint", Each: nothing, Changes: jobs.CountsOf(userOfKey, "RED")},
-		{Name: "slow", Class: jobs.Bulk, Each: nothing, Changes: jobs.CountsOf(unknown, "BLUE")},
+		{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(userOfKey, "RED")},
+		{Name: "slow", Class: jobs.Bulk, Each: doNothing, Changes: jobs.CountsOf(unknown, "BLUE")},
 	}
 	n, other := newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	if held := other.claimAfterBeat(); len(held) != 1 {
 		t.Fatalf("the other node claimed %v", held)
 	}
-	n.enqueue(jobs.Keyed("slow", ""))
+	n.enqueue(jobs.KeyedJob("slow", ""))
 	n.clock.advance(time.Second)
 	var freed []jobs.Job
 	eventually.Holds(t, "the job of the dead node is freed", func() bool {
@@ -172,11 +172,11 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			n, other := twoNodes(t)
 			if kind == "of the next version" {
-				other.Register(shortKind(kind, nothing))
+				other.Register(shortKind(kind, doNothing))
 			}
 			heart := n.Heartbeat()
 			n.must(heart.Begin(t.Context()))
-			n.enqueue(jobs.Keyed(kind, "1"))
+			n.enqueue(jobs.KeyedJob(kind, "1"))
 			if held := other.claimAfterBeat(); len(held) != 1 {
 				t.Fatalf("the other node claimed %v", held)
 			}
@@ -196,7 +196,7 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 // A node that starts again under its name frees its own jobs at once, and no other node's.
 func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 	n, before := twoNodes(t)
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	before.claimAfterBeat()
 	n.must(n.Heartbeat().Begin(t.Context()))
 	if claimed := n.claim(); len(claimed) > 0 {
@@ -214,9 +214,9 @@ func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 // lock.
 func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	_, before := twoNodes(t)
-	before.enqueue(jobs.Keyed("paint", "1"))
+	before.enqueue(jobs.KeyedJob("paint", "1"))
 	held := before.claimAfterBeat()
-	before.enqueue(jobs.Keyed("flood", ""))
+	before.enqueue(jobs.KeyedJob("flood", ""))
 	after := before.restart()
 	after.clock.advance(time.Second)
 	heart := after.Heartbeat()
@@ -236,9 +236,9 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 		if got := after.Behind(2); len(got) != 1 || got["RED"].IsZero() {
 			t.Errorf("of everybody %v are behind, want RED", got)
 		}
-		return errMissed
+		return errFailed
 	})
-	if !errors.Is(rolledBack, errMissed) || len(freed) > 0 {
+	if !errors.Is(rolledBack, errFailed) || len(freed) > 0 {
 		t.Fatalf("%v; claimed %v while it was locked", rolledBack, freed)
 	}
 	after.beat(heart)
@@ -258,10 +258,10 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	n, before := twoNodes(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	held := before.claimAfterBeat()
 	n.beat(heart)
-	n.enqueue(jobs.Keyed("flood", ""))
+	n.enqueue(jobs.KeyedJob("flood", ""))
 	n.clock.advance(time.Second)
 	after := before.restart()
 	again := after.Heartbeat()
@@ -277,9 +277,9 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 		if got := n.Behind(2); len(got) != 1 || got["RED"].IsZero() {
 			t.Errorf("of everybody %v are behind, want RED of the overdue job", got)
 		}
-		return errMissed
+		return errFailed
 	})
-	if !errors.Is(rolledBack, errMissed) {
+	if !errors.Is(rolledBack, errFailed) {
 		t.Fatal(rolledBack)
 	}
 	after.beat(again)
@@ -303,7 +303,7 @@ func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 	n.beat(heart)
 	after := before.restart()
 	after.must(after.Heartbeat().Begin(t.Context()))
-	n.enqueue(jobs.Keyed("flood", ""))
+	n.enqueue(jobs.KeyedJob("flood", ""))
 	if held := after.claim(); len(held) != 1 {
 		t.Fatalf("claimed %v", held)
 	}
@@ -313,8 +313,8 @@ func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 // Jobs whose claim or end got no answer from SQL are released with the next heartbeat.
 func TestJobsInDoubtAreReleased(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := newNode(t, url, "here", nil, shortKind("paint", nothing))
-		n.enqueue(jobs.Keyed("paint", ""))
+		n := newNode(t, url, "here", nil, shortKind("paint", doNothing))
+		n.enqueue(jobs.KeyedJob("paint", ""))
 		claimed := n.claim()
 		if again := n.claim(); len(claimed) != 1 || len(again) > 0 {
 			t.Fatalf("claimed %v, and then %v", claimed, again)
@@ -360,12 +360,12 @@ func TestOnBeatGetsTheNodes(t *testing.T) {
 }
 
 // When a node shuts down, it releases at once the jobs that it may hold.
-func TestTheEndGivesBackJobsInDoubt(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
-		n.Register(shortKind("paint", nothing))
+func TestANodeReleasesJobsInDoubtAtItsEnd(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, n *node) {
+		n.Register(shortKind("paint", doNothing))
 		heart := n.Heartbeat()
 		n.must(heart.Begin(t.Context()))
-		n.enqueue(jobs.Keyed("paint", ""))
+		n.enqueue(jobs.KeyedJob("paint", ""))
 		n.Doubt(n.claim())
 		stopped, stop := context.WithCancel(t.Context())
 		stop()

@@ -15,7 +15,7 @@ import (
 // Of commands in order, none is applied after one that failed for now, and no key remembers it. A refusal does not hinder the
 // later ones.
 func TestCommandsInOrder(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		for _, code := range []services.Code{
 			services.Conflict, services.NotFound, services.Forbidden, services.Invalid,
 			services.Unavailable, services.RateLimited, services.Internal,
@@ -55,7 +55,7 @@ func TestCommandsInOrder(t *testing.T) {
 
 // A panic of a command is a failure for now as well.
 func TestNothingIsAppliedAfterAPanic(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		panics, after := newCommand(1, "panics"), newCommand(1, "after")
 		panics.Apply = func(context.Context, *sql.Tx) ([]string, error) { panic("of the test") }
 		errs := n.CommitInOrder(t.Context(), &panics.Command, &after.Command)
@@ -68,7 +68,7 @@ func TestNothingIsAppliedAfterAPanic(t *testing.T) {
 // In a long batch, the commands before the one that fails for now are applied, each once, and none after it.
 func TestALongBatchInOrder(t *testing.T) {
 	const commands, ill = 80, 50
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, commands)
 		for i := range cmds {
 			cmds[i] = switchCommand("switch", fmt.Sprint("k", i), i%2 == 0)

@@ -26,7 +26,7 @@ func (l BehindSince) add(more BehindSince) {
 // Behind returns which counts of a user's document may lack a change, because a node died that held one of their jobs, or
 // because an engine did not answer such a job. It is nil in normal operation and then costs one atomic read.
 func (e *Engine) Behind(user services.UserID) BehindSince {
-	shown := e.inFlight.shown.Load()
+	shown := e.lateJobs.summary.Load()
 	if shown == nil {
 		return nil
 	}
@@ -40,30 +40,30 @@ func (e *Engine) Behind(user services.UserID) BehindSince {
 }
 
 // SomeBehind reports whether Behind names a count of any user.
-func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
+func (e *Engine) SomeBehind() bool { return e.lateJobs.summary.Load() != nil }
 
-// inFlight holds, until they are done, the jobs that nodes held when they fell silent, and jobs that have waited long
+// lateJobs holds, until they are done, the jobs that nodes held when they fell silent, and jobs that have waited long
 // because a node hung or an engine did not answer. Only the heartbeat changes it.
-type inFlight struct {
-	jobs  affectedJobs
-	shown atomic.Pointer[behind] // what Behind reads; nil: there are no jobs
+type lateJobs struct {
+	jobs    affectedJobs
+	summary atomic.Pointer[behindSummary] // what Behind reads; nil: there are no jobs
 }
 
-// behind is the summary that Behind reads.
-type behind struct {
+// behindSummary is the summary that Behind reads.
+type behindSummary struct {
 	everybody BehindSince
 	users     map[services.UserID]BehindSince
 }
 
-// affected are the counts that one job changes.
-type affected struct {
+// affectedCounts are the counts that one job changes.
+type affectedCounts struct {
 	everybody bool
 	users     []services.UserID
 	sources   []services.Source
 	since     time.Time // when the counts may first have lacked the job's effect
 }
 
-// These keys in inFlight.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
+// These keys in lateJobs.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
 const (
 	moreHeld    = 0  // the key for jobs of silent nodes that were not read
 	moreOverdue = -1 // the key for overdue jobs that were not read
@@ -79,7 +79,7 @@ const (
 
 // addHeld adds the jobs that silent nodes hold now. Jobs that are done stay until readOverdue removes them. On an error it keeps the
 // jobs found so far.
-func (i *inFlight) addHeld(ctx context.Context, e *Engine, held []Job) error {
+func (i *lateJobs) addHeld(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
 		delete(i.jobs, moreHeld) // readOverdue of this beat finds these jobs if they still wait
 		return nil
@@ -91,14 +91,14 @@ func (i *inFlight) addHeld(ctx context.Context, e *Engine, held []Job) error {
 	delete(next, moreHeld)
 	err := next.add(ctx, e, held)
 	if err != nil || len(held) >= heldAtOnce { // there may be more
-		next[moreHeld] = anything(held[0].CreatedAt)
+		next[moreHeld] = allCounts(held[0].CreatedAt)
 	}
-	i.show(next)
+	i.setJobs(next)
 	return err
 }
 
 // remaining returns the jobs that are not done yet.
-func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, error) {
+func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedJobs, error) {
 	remaining := make(affectedJobs, len(i.jobs))
 	if len(i.jobs) == 0 {
 		return remaining, nil
@@ -116,7 +116,7 @@ func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, erro
 // readOverdue removes the jobs that are done and adds all overdue ones, a part at a time, claimed or not: a node that hangs
 // in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine does not answer, jobs are
 // claimed and released again and again. Until all are read, every count may lack the effect of one of them.
-func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
+func (i *lateJobs) readOverdue(ctx context.Context, e *Engine) error {
 	bounded, cancel := context.WithTimeout(ctx, overdueWithin)
 	defer cancel()
 	err := i.findOverdue(bounded, e)
@@ -126,8 +126,8 @@ func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
 	return err
 }
 
-// findOverdue is readOverdue without its limit of time. It shows the jobs found so far, also on an error.
-func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
+// findOverdue is readOverdue without its limit of time. It sets the jobs found so far, also on an error.
+func (i *lateJobs) findOverdue(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-silentAfter)
 	// Do this before the list of overdue jobs is read: that list then has a job that replaces another one in between.
@@ -159,20 +159,20 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	}
 	delete(next, moreOverdue)
 	if err != nil || len(ids) >= heldAtOnce {
-		next[moreOverdue] = anything(dueBy)
+		next[moreOverdue] = allCounts(dueBy)
 	}
-	i.show(next)
+	i.setJobs(next)
 	return err
 }
 
-// show sets the jobs from which Behind answers.
-func (i *inFlight) show(jobs affectedJobs) {
+// setJobs sets the jobs from which Behind answers.
+func (i *lateJobs) setJobs(jobs affectedJobs) {
 	i.jobs = jobs
-	i.shown.Store(i.behind())
+	i.summary.Store(i.summarize())
 }
 
 // affectedJobs are the counts that jobs change, by job ID.
-type affectedJobs map[int64]affected
+type affectedJobs map[int64]affectedCounts
 
 // add adds the given jobs, except jobs that are there already.
 func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
@@ -189,14 +189,14 @@ func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	return nil
 }
 
-// anything returns all counts of all users.
-func anything(since time.Time) affected {
-	return affected{everybody: true, sources: services.Sources, since: since}
+// allCounts returns all counts of all users.
+func allCounts(since time.Time) affectedCounts {
+	return affectedCounts{everybody: true, sources: services.Sources, since: since}
 }
 
-// behind summarizes the counts of all jobs; nil if there are none.
-func (i *inFlight) behind() *behind {
-	b := &behind{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
+// summarize makes the summary of all jobs; nil if there are none.
+func (i *lateJobs) summarize() *behindSummary {
+	b := &behindSummary{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
 	// A user's own entry and the entry for everybody are kept apart, and Behind joins the two. The entry for everybody is usually
 	// empty.
 	for _, change := range i.jobs {
@@ -223,10 +223,10 @@ func (i *inFlight) behind() *behind {
 }
 
 // affectedBy finds the counts that a job changes. A job that cannot be read may change the counts of any user.
-func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
+func (e *Engine) affectedBy(ctx context.Context, job Job) (affectedCounts, error) {
 	// A job of a newer version of this program may change anything.
 	kind, known := e.kinds[job.Kind]
-	change := affected{sources: kind.Changes.sources, since: job.CreatedAt, everybody: !known}
+	change := affectedCounts{sources: kind.Changes.sources, since: job.CreatedAt, everybody: !known}
 	if !known {
 		change.sources = services.Sources
 	}
@@ -236,7 +236,7 @@ func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
 	// An engine that does not answer is asked again at the next beat. Any other error means a job that nobody can read.
 	users, everyone, err := kind.Changes.usersOf(ctx, job)
 	if services.IsUnavailable(err) {
-		return affected{}, fmt.Errorf("users whose counts a job changes: %w", err)
+		return affectedCounts{}, fmt.Errorf("users whose counts a job changes: %w", err)
 	}
 	change.users, change.everybody = users, everyone || err != nil
 	return change, nil

@@ -16,20 +16,20 @@ import (
 // defined.
 const hashVersion = 2
 
-// asked returns the part of Remembered that is known before the answer: the hashes of the request and, with Sent, its subject.
-func (c *Command) asked() (asks Remembered, err error) {
-	if asks.BodyHash, err = inputHash(c.Name, c.Input); err != nil || c.Sent == nil {
+// asked returns the part of RememberedRequest that is known before the answer: the hashes of the request and, with SentInput, its subject.
+func (c *Command) asked() (asks RememberedRequest, err error) {
+	if asks.BodyHash, err = inputHash(c.Name, c.Input); err != nil || c.SentInput == nil {
 		return asks, err
 	}
 	asks.Subject = c.Subject
-	asks.SentHash, err = inputHash(c.Name, c.Sent)
+	asks.SentHash, err = inputHash(c.Name, c.SentInput)
 	return asks, err
 }
 
 // sameRequest reports whether two requests under one key are the same: whether they have an input in common. A request may have two
 // inputs, one with the IDs of objects and one with their refs, as it was sent. If a ref named nothing, the request has only the
 // second.
-func (r Remembered) sameRequest(other Remembered) bool {
+func (r RememberedRequest) sameRequest(other RememberedRequest) bool {
 	for _, one := range [][]byte{r.BodyHash, r.SentHash} {
 		if len(one) > 0 && (bytes.Equal(one, other.BodyHash) || bytes.Equal(one, other.SentHash)) {
 			return true
@@ -158,7 +158,7 @@ func sortedFields(of reflect.Type) []inputField {
 // command. It compares the types of the IDs that the stored answer and this command made, and otherwise trusts the key, for the
 // 24 hours that keys are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would believe
 // that it was refused.
-func (c *Command) fitsUnversioned(had Remembered) bool {
+func (c *Command) fitsUnversioned(had RememberedRequest) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false
 	}
@@ -169,5 +169,5 @@ func (c *Command) fitsUnversioned(had Remembered) bool {
 			made = ""
 		}
 	}
-	return had.Refusal != nil || made == c.Makes
+	return had.Refusal != nil || made == c.CreatedType
 }

@@ -83,22 +83,22 @@ func TestAnswersStoredByThePreviousRelease(t *testing.T) {
 	before, now := make([]byte, 32), make([]byte, 33)
 	refusal := &services.Error{Code: services.Conflict}
 	for _, memory := range []struct {
-		had   Remembered
+		had   RememberedRequest
 		makes string
 		fits  bool
 	}{
-		{Remembered{BodyHash: before}, "", true},
-		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
-		{Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
-		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
-		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
-		{Remembered{BodyHash: before}, services.PostType, false},
-		{Remembered{BodyHash: before, Refusal: refusal}, services.PostType, true},
-		{Remembered{BodyHash: now}, "", false},
-		{Remembered{BodyHash: now, Refusal: refusal}, "", false},
-		{Remembered{}, "", false},
+		{RememberedRequest{BodyHash: before}, "", true},
+		{RememberedRequest{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
+		{RememberedRequest{BodyHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
+		{RememberedRequest{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
+		{RememberedRequest{BodyHash: before, IDs: []string{"post:1"}}, "", false},
+		{RememberedRequest{BodyHash: before}, services.PostType, false},
+		{RememberedRequest{BodyHash: before, Refusal: refusal}, services.PostType, true},
+		{RememberedRequest{BodyHash: now}, "", false},
+		{RememberedRequest{BodyHash: now, Refusal: refusal}, "", false},
+		{RememberedRequest{}, "", false},
 	} {
-		cmd := Command{Makes: memory.makes}
+		cmd := Command{CreatedType: memory.makes}
 		if fits := cmd.fitsUnversioned(memory.had); fits != memory.fits {
 			t.Errorf("%+v for a command that makes %q: %t", memory.had, memory.makes, fits)
 		}

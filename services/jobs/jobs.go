@@ -36,9 +36,9 @@ type Config struct {
 	Clock services.Clock
 	Log   *slog.Logger
 
-	Lease       time.Duration // of a job, renewed at half its time; 0 means 30 s
-	Poll        time.Duration // how often a worker checks for jobs without being woken; 0 means 250 ms
-	AfterCommit time.Duration // how long a command waits after its commit for the projections of its user; 0 means 300 ms
+	Lease             time.Duration // of a job, renewed at half its time; 0 means 30 s
+	Poll              time.Duration // how often a worker checks for jobs without being woken; 0 means 250 ms
+	AfterCommitWithin time.Duration // how long a command waits after its commit for the projections of its user; 0 means 300 ms
 }
 
 // Engine commits the commands and runs the jobs of one node. It is safe for concurrent use once its kinds are registered.
@@ -56,10 +56,10 @@ type Engine struct {
 	prompt  chan struct{}           // wakes the worker of the jobs that go ahead
 
 	// Many goroutines use these fields. Each is safe for that by itself.
-	stale    staleViews
-	inDoubt  inDoubt
-	inFlight inFlight
-	halt     atomic.Int64 // when an engine last did not answer a job, in microseconds; 0: never
+	stale       staleViews
+	jobsInDoubt jobsInDoubt
+	lateJobs    lateJobs
+	halt        atomic.Int64 // when an engine last did not answer a job, in microseconds; 0: never
 }
 
 // New makes the engine of a node, without any kind of job.
@@ -70,8 +70,8 @@ func New(cfg Config) *Engine {
 	if cfg.Poll == 0 {
 		cfg.Poll = 250 * time.Millisecond
 	}
-	if cfg.AfterCommit == 0 {
-		cfg.AfterCommit = 300 * time.Millisecond
+	if cfg.AfterCommitWithin == 0 {
+		cfg.AfterCommitWithin = 300 * time.Millisecond
 	}
 	e := &Engine{
 		db: cfg.DB, clock: cfg.Clock, log: cfg.Log, cfg: cfg,

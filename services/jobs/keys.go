@@ -8,9 +8,9 @@ import (
 	"tidings/services"
 )
 
-// UserKeyed returns a job of a kind whose key is a user.
-func UserKeyed(kind string, user services.UserID) NewJob {
-	return Keyed(kind, services.UserIDText(user))
+// UserJob returns a job of a kind whose key is a user.
+func UserJob(kind string, user services.UserID) NewJob {
+	return KeyedJob(kind, services.UserIDText(user))
 }
 
 // PairKey is the key of a job that names two users.
@@ -18,8 +18,8 @@ func PairKey(a, b services.UserID) string {
 	return services.UserIDText(a) + "/" + services.UserIDText(b)
 }
 
-// OfPair turns a function of two users into the work of a kind whose key names both.
-func OfPair(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, Job) error {
+// PairWork turns a function of two users into the work of a kind whose key names both.
+func PairWork(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, Job) error {
 	return func(ctx context.Context, job Job) error {
 		first, second, _ := strings.Cut(job.Key, "/")
 		a, err := services.ParseUserIDText(first)
@@ -34,8 +34,8 @@ func OfPair(do func(ctx context.Context, a, b services.UserID) error) func(conte
 	}
 }
 
-// OfUser turns a function of a user into the work of a kind whose key names the user.
-func OfUser(do func(ctx context.Context, user services.UserID) error) func(context.Context, Job) error {
+// UserWork turns a function of a user into the work of a kind whose key names the user.
+func UserWork(do func(ctx context.Context, user services.UserID) error) func(context.Context, Job) error {
 	return func(ctx context.Context, job Job) error {
 		user, err := services.ParseUserIDText(job.Key)
 		if err != nil {
@@ -45,8 +45,8 @@ func OfUser(do func(ctx context.Context, user services.UserID) error) func(conte
 	}
 }
 
-// OfPost turns a function of a post into the work of a kind whose key names the post.
-func OfPost(do func(ctx context.Context, job Job, post services.PostID) error) func(context.Context, Job) error {
+// PostWork turns a function of a post into the work of a kind whose key names the post.
+func PostWork(do func(ctx context.Context, job Job, post services.PostID) error) func(context.Context, Job) error {
 	return func(ctx context.Context, job Job) error {
 		id, err := services.ParsePostID(job.Key)
 		if err != nil {

@@ -39,14 +39,14 @@ type Kind struct {
 	Changes Changes
 }
 
-// each runs one job. A panic is a failure of the job: a bug in one kind must not end the process, which runs all others.
-func (k Kind) each(ctx context.Context, job Job) (outcome error) {
+// callEach runs one job. A panic is a failure of the job: a bug in one kind must not end the process, which runs all others.
+func (k Kind) callEach(ctx context.Context, job Job) (outcome error) {
 	defer services.Recover(&outcome)
 	return k.Each(ctx, job)
 }
 
-// batch runs jobs together. An error means that their outcomes are unknown, because of a panic or of another bug in the kind.
-func (k Kind) batch(ctx context.Context, jobs []Job) (outcomes []error, err error) {
+// callBatch runs jobs together. An error means that their outcomes are unknown, because of a panic or of another bug in the kind.
+func (k Kind) callBatch(ctx context.Context, jobs []Job) (outcomes []error, err error) {
 	defer services.Recover(&err)
 	outcomes = k.Batch(ctx, jobs)
 	if len(outcomes) != len(jobs) {

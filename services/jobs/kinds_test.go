@@ -23,19 +23,19 @@ func TestAnIncompleteKindIsRefused(t *testing.T) {
 		says string
 		kind jobs.Kind
 	}{
-		{"", jobs.Kind{Name: "paint", Class: jobs.Short, Each: nothing, Changes: counts}},
+		{"", jobs.Kind{Name: "paint", Class: jobs.Short, Each: doNothing, Changes: counts}},
 		{"", jobs.Kind{Name: "dry", Class: jobs.Urgent, Batch: batch, Changes: jobs.NoCounts()}},
-		{"no name", jobs.Kind{Each: nothing, Changes: counts}},
-		{"registered already", jobs.Kind{Name: "first", Each: nothing, Changes: counts}},
-		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: nothing, Changes: counts}},
+		{"no name", jobs.Kind{Each: doNothing, Changes: counts}},
+		{"registered already", jobs.Kind{Name: "first", Each: doNothing, Changes: counts}},
+		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: doNothing, Changes: counts}},
 		{"either Each or Batch", jobs.Kind{Name: "paint", Changes: counts}},
-		{"either Each or Batch", jobs.Kind{Name: "paint", Each: nothing, Batch: batch, Changes: counts}},
-		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing}},
-		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(jobs.Everyone)}},
-		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(nil, "RED")}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", Each: doNothing, Batch: batch, Changes: counts}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(jobs.Everyone)}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(nil, "RED")}},
 	} {
 		e := jobs.New(jobs.Config{})
-		e.Register(shortKind("first", nothing))
+		e.Register(shortKind("first", doNothing))
 		said := func() (said string) {
 			defer func() {
 				if r := recover(); r != nil {
@@ -70,7 +70,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 		jobs.Kind{Name: "urgent", Class: jobs.Urgent, Each: each, Changes: jobs.NoCounts()},
 	)
 	for range 3 {
-		n.enqueue(jobs.Keyed("short", ""), jobs.Keyed("bulk", ""), jobs.Keyed("urgent", ""))
+		n.enqueue(jobs.KeyedJob("short", ""), jobs.KeyedJob("bulk", ""), jobs.KeyedJob("urgent", ""))
 	}
 	workers := n.Workers(2)
 	if len(workers) != 5 {
@@ -92,8 +92,8 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 // others of its claim.
 func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
-	n := sqliteNode(t, nil, shortKind("good", nothing), shortKind("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
-	n.enqueue(jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "away"), jobs.Keyed("good", ""))
+	n := sqliteNode(t, nil, shortKind("good", doNothing), shortKind("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
+	n.enqueue(jobs.KeyedJob("paint", "bad"), jobs.KeyedJob("paint", "away"), jobs.KeyedJob("good", ""))
 	for try := 1; try <= 2*jobs.MaxTries; try++ {
 		_, err := n.Workers(1)[0].RunOnce(t.Context())
 		if !services.IsUnavailable(err) {
@@ -118,21 +118,21 @@ func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 
 // A job's effect and its end are one transaction: a worker that has lost its lease has no effect.
 func TestALateWorkerHasNoEffect(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		n.Register(shortKind("paint", func(ctx context.Context, job jobs.Job) error {
 			return n.FinishWith(ctx, job, func(tx *sql.Tx) error {
 				_, err := changelog.AppendLog(ctx, tx, "painted", "", nil)
 				return err
 			})
 		}), shortKind("split", func(ctx context.Context, job jobs.Job) error {
-			chunks, err := jobs.Chunked("dry", []int{1, 2, 3})
+			chunks, err := jobs.ChunkJobs("dry", []int{1, 2, 3})
 			if err != nil {
 				return err
 			}
 			return n.Replace(ctx, job, chunks)
-		}), jobs.Kind{Name: "dry", Class: jobs.Bulk, Each: nothing, Changes: jobs.NoCounts()})
+		}), jobs.Kind{Name: "dry", Class: jobs.Bulk, Each: doNothing, Changes: jobs.NoCounts()})
 		for _, kind := range []string{"paint", "split"} {
-			n.enqueue(jobs.Keyed(kind, ""))
+			n.enqueue(jobs.KeyedJob(kind, ""))
 			late := n.claim()
 			n.clock.advance(24 * time.Hour)
 			n.must(n.RunJobs(t.Context(), n.claim()))

@@ -47,16 +47,16 @@ type node struct {
 	restart func() *node // starts another process under the same name; set by twoNodes
 }
 
-// start is the time of a new manualClock.
-var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+// startTime is the time of a new manualClock.
+var startTime = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // newNode opens a database as the node with this name. No worker and no heartbeat runs yet.
 func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	tb.Helper()
-	clock := &manualClock{now: start}
+	clock := &manualClock{now: startTime}
 	log := slog.New(slog.DiscardHandler)
 	n := &node{tb: tb, clock: clock, db: sqltest.Open(tb, sql.Config{URL: url, Node: name, Clock: clock, Log: log})}
-	cfg := jobs.Config{DB: n.db, Clock: clock, Log: log, AfterCommit: 5 * time.Second}
+	cfg := jobs.Config{DB: n.db, Clock: clock, Log: log, AfterCommitWithin: 5 * time.Second}
 	if settings != nil {
 		settings(&cfg)
 	}
@@ -71,8 +71,8 @@ func sqliteNode(t *testing.T, settings func(*jobs.Config), kinds ...jobs.Kind) *
 	return newNode(t, sqltest.SQLite(t), "", settings, kinds...)
 }
 
-// each runs a test on both databases.
-func each(t *testing.T, test func(t *testing.T, n *node)) {
+// eachDatabase runs a test on both databases.
+func eachDatabase(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
 }
@@ -82,8 +82,8 @@ func shortKind(name string, do func(ctx context.Context, job jobs.Job) error) jo
 	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
 }
 
-// nothing is the work of a job that has no effect.
-func nothing(context.Context, jobs.Job) error { return nil }
+// doNothing is the work of a job that has no effect.
+func doNothing(context.Context, jobs.Job) error { return nil }
 
 func (n *node) must(err error) {
 	n.tb.Helper()
@@ -95,7 +95,7 @@ func (n *node) must(err error) {
 // beat runs one turn of a heartbeat.
 func (n *node) beat(heart *jobs.Heartbeat) {
 	n.tb.Helper()
-	eventually.Timely(n.tb, func() error { return heart.RunOnce(n.tb.Context()) })
+	eventually.SucceedsInTime(n.tb, func() error { return heart.RunOnce(n.tb.Context()) })
 }
 
 // beatOther beats for another node, and checks that this node finds no count behind while the other one lives. On a busy machine the

@@ -48,7 +48,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 	n := sqliteNode(t, settings,
 		shortKind("explode", func(context.Context, jobs.Job) error { tries++; panic("while it works") }),
 		shortKind("paint", func(context.Context, jobs.Job) error { painted++; return nil }))
-	n.enqueue(jobs.Keyed("explode", ""), jobs.Keyed("paint", ""))
+	n.enqueue(jobs.KeyedJob("explode", ""), jobs.KeyedJob("paint", ""))
 	for try := 1; try <= jobs.MaxTries; try++ {
 		if waiting, dead := n.queueCounts(); try > 1 && (waiting != 1 || dead != 0) {
 			t.Fatalf("after %d tries, %d jobs wait and %d are dead", tries, waiting, dead)
@@ -88,7 +88,7 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 		}
 		return make([]error, len(batch))
 	}})
-	n.enqueue(jobs.Keyed("paint", "a"), jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "c"))
+	n.enqueue(jobs.KeyedJob("paint", "a"), jobs.KeyedJob("paint", "bad"), jobs.KeyedJob("paint", "c"))
 	_, err := n.Workers(1)[0].RunOnce(t.Context())
 	n.must(err)
 	slices.Sort(done)
@@ -105,7 +105,7 @@ func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
 	n := sqliteNode(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		return make([]error, len(batch)+1)
 	}})
-	n.enqueue(jobs.Keyed("paint", "a"), jobs.Keyed("paint", "b"))
+	n.enqueue(jobs.KeyedJob("paint", "a"), jobs.KeyedJob("paint", "b"))
 	_, err := n.Workers(1)[0].RunOnce(t.Context())
 	n.must(err)
 	if waiting, dead := n.queueCounts(); waiting != 2 || dead != 0 {
@@ -115,7 +115,7 @@ func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
 
 // If the update of the actor's views panics, the command has succeeded and the views are stale.
 func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
-	n := sqliteNode(t, nil, shortKind("paint", nothing))
+	n := sqliteNode(t, nil, shortKind("paint", doNothing))
 	c := &jobs.Command{
 		Actor:       services.UserID(1),
 		Apply:       func(context.Context, *sql.Tx) ([]string, error) { return nil, nil },
@@ -132,7 +132,7 @@ func TestAPanicWhileUsersAreListedConcernsEverybody(t *testing.T) {
 	n := newNode(t, sqltest.SQLite(t), "here", nil, e.kinds()...)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
-	n.enqueue(jobs.Keyed("paint", "1"))
+	n.enqueue(jobs.KeyedJob("paint", "1"))
 	n.tryJobs(heart, true)
 	n.tryJobs(heart, true)
 	if n.Behind(2)["RED"].IsZero() {

@@ -14,11 +14,11 @@ import (
 // ErrFinished is the outcome of a job that removed itself from the queue, in the transaction of its effect.
 var ErrFinished = errors.New("finished in its own transaction")
 
-// Keyed is a job of a kind with a key, due now. Waiting jobs with the same kind and key become one.
-func Keyed(kind, key string) NewJob { return NewJob{Kind: kind, Key: key} }
+// KeyedJob is a job of a kind with a key, due now. Waiting jobs with the same kind and key become one.
+func KeyedJob(kind, key string) NewJob { return NewJob{Kind: kind, Key: key} }
 
-// Chunked are jobs of a kind, one for each chunk, with the chunk as JSON in its payload.
-func Chunked[C any](kind string, chunks []C) ([]NewJob, error) {
+// ChunkJobs are jobs of a kind, one for each chunk, with the chunk as JSON in its payload.
+func ChunkJobs[C any](kind string, chunks []C) ([]NewJob, error) {
 	made := make([]NewJob, len(chunks))
 	for i, chunk := range chunks {
 		payload, err := json.Marshal(chunk)
@@ -30,7 +30,7 @@ func Chunked[C any](kind string, chunks []C) ([]NewJob, error) {
 	return made, nil
 }
 
-// ReadPayload reads the payload of a job that Chunked made.
+// ReadPayload reads the payload of a job that ChunkJobs made.
 func ReadPayload(job Job, into any) error {
 	if err := json.Unmarshal(job.Payload, into); err != nil {
 		return fmt.Errorf("payload of %s: %w", job.Kind, err)

@@ -12,19 +12,19 @@ import (
 
 // A request that named objects by refs is the same request when it is sent with their IDs or again with the same refs, whatever the
 // refs name by then. A repetition has the subject of the first request.
-func TestARequestIsTheSameByItsRefs(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+func TestRequestsByIDsAndByRefsAreTheSame(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		ids, byRef := func(id string) *command {
 			o := newCommand(1, "make")
 			o.Input, o.Subject = id, id
 			return o
 		}, func(ref, id string) *command {
 			o := newCommand(1, "make")
-			o.Input, o.Sent, o.Subject = id, ref, id
+			o.Input, o.SentInput, o.Subject = id, ref, id
 			return o
 		}
 		unknown := func(ref string) *command {
-			o := &command{Command: *jobs.Refused(1, services.Errorf(services.NotFound, "there is no %s", ref))}
+			o := &command{Command: *jobs.RefusalCommand(1, services.Errorf(services.NotFound, "there is no %s", ref))}
 			o.Name, o.Input = "make", ref
 			return o
 		}
@@ -74,11 +74,11 @@ func TestARequestIsTheSameByItsRefs(t *testing.T) {
 }
 
 // A refusal that its key does not remember leaves the key free, also if the request had no command of its own.
-func TestARefusalWithoutACommand(t *testing.T) {
+func TestAnUnrememberedRefusalLeavesTheKeyFree(t *testing.T) {
 	n := sqliteNode(t, nil)
 	for _, code := range services.Codes {
 		refusal := services.Errorf(code, "of the test")
-		refused := &command{Command: *jobs.Refused(1, fmt.Errorf("while looking: %w", refusal))}
+		refused := &command{Command: *jobs.RefusalCommand(1, fmt.Errorf("while looking: %w", refusal))}
 		refused.Name, refused.Input, refused.Key = "make", "input", string(code)
 		if err := n.commit(refused); services.CodeOf(err) != code {
 			t.Errorf("%s: %v", code, err)
@@ -86,7 +86,7 @@ func TestARefusalWithoutACommand(t *testing.T) {
 		again := newCommand(1, "make")
 		again.Key = string(code)
 		err := n.commit(again)
-		if remembered := jobs.Remembers(refusal); remembered != (services.CodeOf(err) == code) || remembered == (again.applied > 0) {
+		if remembered := jobs.IsRemembered(refusal); remembered != (services.CodeOf(err) == code) || remembered == (again.applied > 0) {
 			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 // maxStale bounds how many updates are remembered. Beyond it, a command is visible only after its job has run.
 const maxStale = 100_000
 
-// readersShare is the divisor by which a reader has less time for an owed update than a command: the reader can read from SQL instead,
+// readerTimeDivisor is the divisor by which a reader has less time for an owed update than a command: the reader can read from SQL instead,
 // and if Redis hangs the time is lost.
-const readersShare = 6
+const readerTimeDivisor = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
 // update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
@@ -24,12 +24,12 @@ type staleViews struct {
 	unkeyed   atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
 
 	mu     sync.Mutex
-	byUser map[services.UserID]*owed
+	byUser map[services.UserID]*owedUpdates
 	count  int // of all updates
 }
 
-// owed are the updates that one actor's views lack.
-type owed struct {
+// owedUpdates are the updates that one actor's views lack.
+type owedUpdates struct {
 	updates map[string]*update // by kind, see note
 	trying  bool               // a try is under way
 }
@@ -54,11 +54,11 @@ func (s *staleViews) note(cmd *Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byUser == nil {
-		s.byUser = map[services.UserID]*owed{}
+		s.byUser = map[services.UserID]*owedUpdates{}
 	}
 	actor := s.byUser[cmd.Actor]
 	if actor == nil {
-		actor = &owed{updates: map[string]*update{}}
+		actor = &owedUpdates{updates: map[string]*update{}}
 	}
 	had := actor.updates[kind]
 	if had != nil && had.applied && !cmd.applied {
@@ -76,8 +76,8 @@ func (s *staleViews) note(cmd *Command) {
 	s.userCount.Store(int64(len(s.byUser)))
 }
 
-// take begins a try for an actor. stale reports whether an update is owed; updates is empty if another try is under way.
-func (s *staleViews) take(actor services.UserID) (updates map[string]*update, stale bool) {
+// beginTry begins a try for an actor. stale reports whether an update is owed; updates is empty if another try is under way.
+func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*update, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.byUser[actor]
@@ -92,9 +92,9 @@ func (s *staleViews) take(actor services.UserID) (updates map[string]*update, st
 	return updates, true
 }
 
-// settle ends a try. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a newer command.
+// endTry ends a try. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a newer command.
 // It reports whether any update is still owed.
-func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
+func (s *staleViews) endTry(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.byUser[actor]
@@ -131,7 +131,7 @@ func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	if e.stale.userCount.Load() == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit/readersShare)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitWithin/readerTimeDivisor)
 	defer cancel()
 	return e.updateStale(ctx, user)
 }
@@ -151,7 +151,7 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 	if e.stale.userCount.Load() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit/readersShare)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitWithin/readerTimeDivisor)
 	defer cancel()
 	stale := map[services.UserID]bool{}
 	for _, user := range users {
@@ -179,7 +179,7 @@ func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 
 // updateStaleOf tries one user's updates for as long as a command would.
 func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stale bool) {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitWithin)
 	defer cancel()
 	return e.updateStale(ctx, actor)
 }
@@ -188,7 +188,7 @@ func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stal
 // the engine that did not answer one will not answer the others. An update that panics is owed no longer: it would panic at every read,
 // and its job does the same work.
 func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {
-	updates, stale := e.stale.take(user)
+	updates, stale := e.stale.beginTry(user)
 	if updates == nil {
 		return stale
 	}
@@ -200,5 +200,5 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 		}
 		done[kind] = one
 	}
-	return e.stale.settle(user, done)
+	return e.stale.endTry(user, done)
 }

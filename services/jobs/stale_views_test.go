@@ -11,15 +11,15 @@ import (
 	"tidings/services"
 )
 
-// errMissed is the error of an update that fails.
-var errMissed = errors.New("missed")
+// errFailed is the error of an update that fails.
+var errFailed = errors.New("missed")
 
 // When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds.
 // Other users' views are not stale.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := sqliteNode(t, nil)
 	ctx := t.Context()
-	failure := errMissed
+	failure := errFailed
 	o := newCommand(1, "mark")
 	o.AfterCommit = func(context.Context) error {
 		o.updated++
@@ -56,12 +56,12 @@ func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	calls := 0
 	mark(func(context.Context) error {
 		if calls++; calls == 1 {
-			return errMissed
+			return errFailed
 		}
 		if !n.ViewsStale(ctx, 1) {
 			t.Error("a second reader takes views for whole while they are being updated")
 		}
-		mark(func(context.Context) error { return errMissed })
+		mark(func(context.Context) error { return errFailed })
 		return nil
 	})
 	for range 2 {
@@ -83,7 +83,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 		o := newCommand(1, fmt.Sprint(i))
 		o.AfterCommit = func(context.Context) error {
 			if away {
-				return errMissed
+				return errFailed
 			}
 			if o.Name == faulty {
 				calls++
@@ -108,7 +108,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 // If one update panics and another fails in the same try, the one that failed is still owed.
 func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 	n := sqliteNode(t, nil)
-	panics, failure, made := false, errMissed, 0
+	panics, failure, made := false, errFailed, 0
 	for _, name := range []string{"faulty", "late"} {
 		o := newCommand(1, name)
 		o.AfterCommit = func(context.Context) error {
@@ -135,7 +135,7 @@ func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 // Of many owed updates of one actor, each kind runs once.
 func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	n := sqliteNode(t, nil)
-	failure := errMissed
+	failure := errFailed
 	made := map[string]int{}
 	for i := range 6 {
 		name := fmt.Sprint(i % 3)
@@ -162,7 +162,7 @@ func TestReadersHaveLessTimeForUpdatesThanCommands(t *testing.T) {
 	o.AfterCommit = func(ctx context.Context) error {
 		until, _ := ctx.Deadline()
 		has = time.Until(until)
-		return errMissed
+		return errFailed
 	}
 	n.must(n.commit(o))
 	for name, read := range map[string]func(){

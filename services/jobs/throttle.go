@@ -9,13 +9,13 @@ import (
 // passes of this process. Its zero value is ready, and it is safe for concurrent use.
 type Throttle[K comparable] struct {
 	mu   sync.Mutex
-	next map[K]*turn // by key; a key without a pass so far is absent
+	next map[K]*nextPass // by key; a key without a pass so far is absent
 }
 
-// turn is when the next pass over a key is due.
-type turn struct {
-	due   time.Time
-	awake bool // a wake-up is scheduled for it
+// nextPass is when the next pass over a key is due.
+type nextPass struct {
+	due           time.Time
+	wakeScheduled bool // a wake-up is scheduled for it
 }
 
 // Begin records that a pass over a key begins now. The next one is due after gap.
@@ -25,13 +25,13 @@ func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.next == nil || len(t.next) > many { // after this, one pass over each key may begin before its time
-		t.next = map[K]*turn{}
+		t.next = map[K]*nextPass{}
 	}
-	t.next[key] = &turn{due: now.Add(gap)}
+	t.next[key] = &nextPass{due: now.Add(gap)}
 }
 
-// Due is when the next pass is due, or the zero time if it is due already.
-func (t *Throttle[K]) Due(key K, now time.Time) time.Time {
+// DueAt is when the next pass is due, or the zero time if it is due already.
+func (t *Throttle[K]) DueAt(key K, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if next, known := t.next[key]; known && next.due.After(now) {
@@ -49,8 +49,8 @@ func (t *Throttle[K]) Delay(key K, now time.Time, job NewJob, wake func()) NewJo
 	if !known || !next.due.After(now) {
 		return job
 	}
-	if !next.awake {
-		next.awake = true
+	if !next.wakeScheduled {
+		next.wakeScheduled = true
 		time.AfterFunc(next.due.Sub(now), wake)
 	}
 	job.NotBefore = next.due

@@ -12,7 +12,7 @@ import (
 func TestAThrottleKeepsPassesApart(t *testing.T) {
 	var throttle jobs.Throttle[string]
 	now := time.Unix(1000, 0)
-	due := func(key string, after time.Duration) time.Time { return throttle.Due(key, now.Add(after)) }
+	due := func(key string, after time.Duration) time.Time { return throttle.DueAt(key, now.Add(after)) }
 	if at := due("a", 0); !at.IsZero() {
 		t.Errorf("the first pass is due at %s", at)
 	}
@@ -34,7 +34,7 @@ func TestAThrottleWakesTheWorkersOnce(t *testing.T) {
 		var throttle jobs.Throttle[string]
 		woken := make(chan time.Time, 3)
 		wake := func() { woken <- time.Now() }
-		job := jobs.Keyed("kind", "a")
+		job := jobs.KeyedJob("kind", "a")
 		if got := throttle.Delay("a", time.Now(), job, wake); !got.NotBefore.IsZero() {
 			t.Errorf("the first job waits until %s", got.NotBefore)
 		}

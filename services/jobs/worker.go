@@ -92,7 +92,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 		if ctx.Err() == nil {
 			e.noteHalt()
 		}
-		e.inDoubt.add(jobs)
+		e.jobsInDoubt.add(jobs)
 		return 0, err
 	}
 	if len(jobs) == 0 {
@@ -141,16 +141,16 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	}
 }
 
-// within is the context key that marks running jobs.
-type within struct{}
+// runningJobKey is the context key that marks running jobs.
+type runningJobKey struct{}
 
-// Within reports whether a context belongs to a running job, which runs again if it fails.
-func Within(ctx context.Context) bool { return ctx.Value(within{}) != nil }
+// InJob reports whether a context belongs to a running job, which runs again if it fails.
+func InJob(ctx context.Context) bool { return ctx.Value(runningJobKey{}) != nil }
 
 // RunJobs runs claimed jobs and settles each: jobs of a kind with Batch together, other jobs a few in parallel. An error means
 // that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
-	ctx = context.WithValue(ctx, within{}, true)
+	ctx = context.WithValue(ctx, runningJobKey{}, true)
 	var group errgroup.Group
 	group.SetLimit(jobParallel)
 	outcomes := make([]error, len(jobs))
@@ -165,7 +165,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 		default:
 			group.Go(func() error {
 				ctx, span := trace.StartFrom(inheritAhead(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
-				outcomes[i] = e.noteOutcome(kind.each(ctx, job))
+				outcomes[i] = e.noteOutcome(kind.callEach(ctx, job))
 				endSpan(span, outcomes[i])
 				return nil
 			})
@@ -189,10 +189,10 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 		causes[k] = job.Cause
 	}
 	ctx, span := trace.StartFrom(inheritAhead(ctx, batch...), causes, "job", name)
-	span.Count(len(batch))
+	span.SetCount(len(batch))
 	var failed error
 	// All of the jobs have one span, which fails with the last failure.
-	for k, outcome := range e.outcomesOf(ctx, e.kinds[name], batch) {
+	for k, outcome := range e.runTogether(ctx, e.kinds[name], batch) {
 		settle(k, outcome)
 		if outcome != nil && outcome != ErrFinished {
 			failed = outcome
@@ -201,10 +201,10 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	endSpan(span, failed)
 }
 
-// outcomesOf runs jobs of one kind together. A panic does not say which job is at fault, so each then runs alone: the others must not
+// runTogether runs jobs of one kind together. A panic does not say which job is at fault, so each then runs alone: the others must not
 // count its failures.
-func (e *Engine) outcomesOf(ctx context.Context, kind Kind, batch []Job) []error {
-	outcomes, err := kind.batch(ctx, batch)
+func (e *Engine) runTogether(ctx context.Context, kind Kind, batch []Job) []error {
+	outcomes, err := kind.callBatch(ctx, batch)
 	if err == nil {
 		return outcomes
 	}
@@ -214,7 +214,7 @@ func (e *Engine) outcomesOf(ctx context.Context, kind Kind, batch []Job) []error
 	e.log.Error("jobs failed together; each of them runs alone", "kind", kind.Name, "jobs", len(batch), "error", err)
 	outcomes = make([]error, len(batch))
 	for i := range batch {
-		outcomes[i] = e.outcomesOf(ctx, kind, batch[i:i+1])[0]
+		outcomes[i] = e.runTogether(ctx, kind, batch[i:i+1])[0]
 	}
 	return outcomes
 }
@@ -255,7 +255,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
-				e.inDoubt.add(jobs) // releasing jobs that are already settled has no effect: they no longer have this node's token
+				e.jobsInDoubt.add(jobs) // releasing jobs that are already settled has no effect: they no longer have this node's token
 				return failed
 			}
 		}
@@ -263,13 +263,13 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 	// One statement deletes all of them. It leaves out the jobs whose lease was lost, which run again elsewhere.
 	if len(finished) > 0 {
 		if _, err := FinishHeld(ctx, e.db, finished); err != nil {
-			e.inDoubt.add(jobs)
+			e.jobsInDoubt.add(jobs)
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
 	if len(released) > 0 {
 		if err := Release(ctx, e.db, released, e.clock.Now().Add(pauseFor)); err != nil {
-			e.inDoubt.add(released)
+			e.jobsInDoubt.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}
 	}

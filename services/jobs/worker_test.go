@@ -12,8 +12,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// blocking returns a kind whose jobs report on begun when they begin, and end when leave has a value.
-func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
+// blockingKind returns a kind whose jobs report on begun when they begin, and end when leave has a value.
+func blockingKind(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 	begun, leave = make(chan struct{}), make(chan struct{})
 	return shortKind(name, func(context.Context, jobs.Job) error {
 		close(begun)
@@ -25,9 +25,9 @@ func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 // A worker at a long job keeps its lease: no other worker takes the job meanwhile.
 func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	const lease = 20 * time.Millisecond
-	kind, begun, leave := blocking("paint")
+	kind, begun, leave := blockingKind("paint")
 	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Lease = lease }, kind)
-	n.enqueue(jobs.Keyed("paint", ""))
+	n.enqueue(jobs.KeyedJob("paint", ""))
 	done := make(chan error, 1)
 	go func() {
 		_, err := n.Workers(1)[0].RunOnce(t.Context())
@@ -52,15 +52,15 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 }
 
 // Run runs due jobs, sleeps in between, is woken by Wake, and ends with its context.
-func TestWakeAndStop(t *testing.T) {
-	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, shortKind("paint", nothing))
+func TestRunIsWokenAndEndsWithItsContext(t *testing.T) {
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, shortKind("paint", doNothing))
 	ctx, stop := context.WithCancel(t.Context())
 	var group errgroup.Group
 	for _, worker := range n.Workers(1) {
 		group.Go(func() error { return worker.Run(ctx) })
 	}
 	for range 3 {
-		n.enqueue(jobs.Keyed("paint", ""), jobs.Keyed("paint", ""))
+		n.enqueue(jobs.KeyedJob("paint", ""), jobs.KeyedJob("paint", ""))
 		n.Wake()
 		eventually.Holds(t, "the jobs are done", func() bool {
 			waiting, _ := n.queueCounts()
@@ -75,9 +75,9 @@ func TestWakeAndStop(t *testing.T) {
 
 // A worker that is stopped finishes its present job.
 func TestRunFinishesItsPresentJob(t *testing.T) {
-	kind, begun, leave := blocking("paint")
+	kind, begun, leave := blockingKind("paint")
 	n := sqliteNode(t, nil, kind)
-	n.enqueue(jobs.Keyed("paint", ""))
+	n.enqueue(jobs.KeyedJob("paint", ""))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Workers(1)[0].Run(ctx) }()
@@ -94,10 +94,10 @@ func TestRunFinishesItsPresentJob(t *testing.T) {
 
 // A claim is not cut off by a stop: the jobs would stay leased by a node that is gone.
 func TestAClaimOutlivesTheStop(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
+	eachDatabase(t, func(t *testing.T, n *node) {
 		done := 0
 		n.Register(shortKind("paint", func(context.Context, jobs.Job) error { done++; return nil }))
-		n.enqueue(jobs.Keyed("paint", ""))
+		n.enqueue(jobs.KeyedJob("paint", ""))
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
 		claimed, err := n.Workers(1)[0].RunOnce(stopped)
@@ -110,8 +110,8 @@ func TestAClaimOutlivesTheStop(t *testing.T) {
 
 // A worker that is stopped between two claims takes no more jobs.
 func TestAStoppedWorkerClaimsNothing(t *testing.T) {
-	n := sqliteNode(t, nil, shortKind("paint", nothing))
-	n.enqueue(jobs.Keyed("paint", ""))
+	n := sqliteNode(t, nil, shortKind("paint", doNothing))
+	n.enqueue(jobs.KeyedJob("paint", ""))
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if err := n.Workers(1)[0].Run(stopped); !errors.Is(err, context.Canceled) {

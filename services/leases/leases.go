@@ -8,7 +8,7 @@
 //
 // The Pool of each node looks for rows that nobody holds, and starts a Worker for each in a separate goroutine. The
 // worker first calls Hold, by which the nodes compete: one node gets the row, and the workers of the other nodes get
-// ErrDeposed and end. The winner calls Hold again before each piece of work, which renews the lease in time.
+// ErrLeaseLost and end. The winner calls Hold again before each piece of work, which renews the lease in time.
 package leases
 
 import (
@@ -30,8 +30,8 @@ const (
 	PauseFor = time.Second
 )
 
-// ErrDeposed ends the work on a row that another node holds, or that is gone.
-var ErrDeposed = services.Errorf(services.Unavailable, "another node does the work")
+// ErrLeaseLost ends the work on a row that another node holds, or that is gone.
+var ErrLeaseLost = services.Errorf(services.Unavailable, "another node does the work")
 
 // Table has the statements for a table with the columns name, token, until_us and node.
 type Table struct{ free, take, resign sql.Statement }
@@ -52,7 +52,7 @@ func NewTable(what, table string) Table {
 
 // Worker works on one row. Only one goroutine calls it.
 type Worker interface {
-	// Step does some work and returns how long to wait before the next step. After ErrDeposed Step is not called again.
+	// Step does some work and returns how long to wait before the next step. After ErrLeaseLost Step is not called again.
 	Step(ctx context.Context) (wait time.Duration, err error)
 	// Resign ends the work because this node stops.
 	Resign(ctx context.Context)
@@ -60,14 +60,14 @@ type Worker interface {
 
 // Config has the dependencies and settings of a pool.
 type Config struct {
-	DB    *sql.DB
-	Table Table
-	What  string                    // the name of the rows in the log
-	Node  string                    // the name of this node
-	Lease time.Duration             // how long a lease lasts without a renewal
-	On    func() bool               // whether this node works at all
-	Work  func(lease *Lease) Worker // makes the worker of a row
-	Log   *slog.Logger
+	DB       *sql.DB
+	Table    Table
+	RowsName string                    // the name of the rows in the log
+	Node     string                    // the name of this node
+	Lease    time.Duration             // how long a lease lasts without a renewal
+	On       func() bool               // whether this node works at all
+	Work     func(lease *Lease) Worker // makes the worker of a row
+	Log      *slog.Logger
 }
 
 // Pool works on the rows that this node holds, each in a goroutine of its own. It is safe for concurrent use.
@@ -119,7 +119,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		// While SQL does not answer, the running workers go on for as long as their leases last.
 		names, err := p.Free(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.cfg.Log.Warn(p.cfg.What+" wait", "error", err)
+			p.cfg.Log.Warn(p.cfg.RowsName+" wait", "error", err)
 		}
 		for _, name := range names {
 			if p.begin(name) {
@@ -135,7 +135,7 @@ func (p *Pool) Free(ctx context.Context) ([]string, error) {
 	if !p.cfg.On() {
 		return nil, nil
 	}
-	return sql.Column[string](ctx, p.cfg.DB, p.cfg.Table.free, p.token)
+	return sql.ReadColumn[string](ctx, p.cfg.DB, p.cfg.Table.free, p.token)
 }
 
 // begin records that this node works on a row. It returns false if the node already works on the row.
@@ -168,10 +168,10 @@ func (p *Pool) work(ctx context.Context, name string) {
 			// The context has ended, but the other nodes should not have to wait for the lease.
 			w.Resign(context.WithoutCancel(ctx))
 			return
-		case err == ErrDeposed:
+		case err == ErrLeaseLost:
 			return
 		case err != nil:
-			p.cfg.Log.Warn(p.cfg.What+" wait", "name", name, "error", err)
+			p.cfg.Log.Warn(p.cfg.RowsName+" wait", "name", name, "error", err)
 			wait = PauseFor
 		}
 		timer.Reset(wait)
@@ -207,7 +207,7 @@ func (l *Lease) Token() string { return l.p.token }
 func (l *Lease) Until() time.Time { return l.until }
 
 // Hold makes this node the holder of the row, or renews its lease. After a success it does nothing until a quarter of the lease has
-// passed. It returns ErrDeposed if another node holds the row, if the row is gone, or if On returns false.
+// passed. It returns ErrLeaseLost if another node holds the row, if the row is gone, or if On returns false.
 func (l *Lease) Hold(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(l.renewAt) {
@@ -215,7 +215,7 @@ func (l *Lease) Hold(ctx context.Context) error {
 	}
 	cfg, leads := l.p.cfg, false
 	if !cfg.On() {
-		return ErrDeposed
+		return ErrLeaseLost
 	}
 	err := cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, cfg.Table.take, l.Name, l.p.token, cfg.Node, cfg.Lease.Microseconds())
@@ -226,7 +226,7 @@ func (l *Lease) Hold(ctx context.Context) error {
 		return err
 	}
 	if !leads {
-		return ErrDeposed
+		return ErrLeaseLost
 	}
 	// now was read before the lease began, so until is never later than the end of the lease.
 	l.renewAt, l.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)

@@ -31,11 +31,11 @@ type studio struct {
 	url string
 	db  *sql.DB
 
-	mu      sync.Mutex
-	nodesAt map[string][]string // painting: the nodes that work on it now
-	worked  map[string]int      // node and painting: steps
-	fails   error               // the error of each step
-	panics  string              // the painting whose steps panic
+	mu        sync.Mutex
+	nodesAt   map[string][]string // painting: the nodes that work on it now
+	worked    map[string]int      // node and painting: steps
+	stepError error               // the error of each step
+	panics    string              // the painting whose steps panic
 }
 
 // eachDatabase runs a test on both databases, with some paintings.
@@ -65,7 +65,7 @@ func (s *studio) run(text string) {
 // pool makes the pool of a node, with leases of a length. Every step of its workers first calls Hold.
 func (s *studio) pool(node string, lease time.Duration) *leases.Pool {
 	return leases.NewPool(leases.Config{
-		DB: s.db, Table: table, What: "paintings", Node: node, Lease: lease, On: func() bool { return true },
+		DB: s.db, Table: table, RowsName: "paintings", Node: node, Lease: lease, On: func() bool { return true },
 		Work: func(lease *leases.Lease) leases.Worker { return &painter{s, node, lease} },
 		Log:  slog.New(slog.DiscardHandler),
 	})
@@ -108,7 +108,7 @@ func (p *painter) Step(ctx context.Context) (time.Duration, error) {
 	if name == s.panics {
 		panic("while it works")
 	}
-	return time.Millisecond, s.fails
+	return time.Millisecond, s.stepError
 }
 
 func (p *painter) Resign(ctx context.Context) {
@@ -152,7 +152,7 @@ func TestOneNodeWorksOnARow(t *testing.T) {
 	})
 }
 
-// A node that crashed holds its row until the lease ends, and not longer. When the node comes back, its Hold returns ErrDeposed,
+// A node that crashed holds its row until the lease ends, and not longer. When the node comes back, its Hold returns ErrLeaseLost,
 // and its Resign does not end the lease of the other node.
 func TestALeaseEndsByItself(t *testing.T) {
 	const lease = 300 * time.Millisecond
@@ -167,12 +167,12 @@ func TestALeaseEndsByItself(t *testing.T) {
 			if err == nil && time.Now().Before(crashed.Until()) {
 				t.Errorf("it was taken %s before the end of the lease", time.Until(crashed.Until()))
 			}
-			if err != nil && !errors.Is(err, leases.ErrDeposed) {
+			if err != nil && !errors.Is(err, leases.ErrLeaseLost) {
 				t.Fatal(err)
 			}
 			return err == nil
 		})
-		if err := crashed.Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+		if err := crashed.Hold(t.Context()); !errors.Is(err, leases.ErrLeaseLost) {
 			t.Errorf("the crashed node holds it again: %v", err)
 		}
 		crashed.Resign(t.Context())
@@ -202,22 +202,22 @@ func TestALeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// A step that fails is tried again after a pause. A step that returns ErrDeposed ends the work, which begins again when the
+// A step that fails is tried again after a pause. A step that returns ErrLeaseLost ends the work, which begins again when the
 // row is free.
 func TestFailedSteps(t *testing.T) {
 	eachDatabase(t, []string{"a"}, func(s *studio) {
 		pool := s.pool("node", time.Hour)
-		s.fails = services.Errorf(services.Unavailable, "the easel fell")
+		s.stepError = services.Errorf(services.Unavailable, "the easel fell")
 		end := s.begin(pool)
 		defer end()
 		steps := func() int { s.mu.Lock(); defer s.mu.Unlock(); return s.worked["nodea"] }
 		eventually.Holds(t, "a failed step is tried again", func() bool { return steps() == 2 && pool.Running() == 1 })
 		s.mu.Lock()
-		s.fails = leases.ErrDeposed
+		s.stepError = leases.ErrLeaseLost
 		s.mu.Unlock()
-		eventually.Holds(t, "a deposed worker ends", func() bool { return pool.Running() == 0 })
+		eventually.Holds(t, "a worker that lost its lease ends", func() bool { return pool.Running() == 0 })
 		s.mu.Lock()
-		s.fails = nil
+		s.stepError = nil
 		s.mu.Unlock()
 		before := steps()
 		pool.Wake()
@@ -228,14 +228,14 @@ func TestFailedSteps(t *testing.T) {
 // A node whose On returns false holds no row, and no node holds a row that is gone.
 func TestRowsThatAreNotWorkedOn(t *testing.T) {
 	eachDatabase(t, []string{"a"}, func(s *studio) {
-		off := leases.NewPool(leases.Config{DB: s.db, Table: table, What: "paintings", Lease: time.Hour, On: func() bool { return false }})
+		off := leases.NewPool(leases.Config{DB: s.db, Table: table, RowsName: "paintings", Lease: time.Hour, On: func() bool { return false }})
 		if free := s.free(off); len(free) > 0 {
 			t.Errorf("%v are free for a node that does not work", free)
 		}
-		if err := off.Lease("a").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+		if err := off.Lease("a").Hold(t.Context()); !errors.Is(err, leases.ErrLeaseLost) {
 			t.Errorf("a node that does not work holds a row: %v", err)
 		}
-		if err := s.pool("node", time.Hour).Lease("gone").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+		if err := s.pool("node", time.Hour).Lease("gone").Hold(t.Context()); !errors.Is(err, leases.ErrLeaseLost) {
 			t.Errorf("a row that is gone is held: %v", err)
 		}
 	})

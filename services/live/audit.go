@@ -21,7 +21,7 @@ type boardFacts struct {
 func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts boardFacts
 	var err error
-	if facts.hosts, err = s.hostsBy(ctx, user); err != nil {
+	if facts.hosts, err = s.followedHosts(ctx, user); err != nil {
 		return nil, nil, err
 	}
 	var differs []string

@@ -8,8 +8,8 @@ import (
 	"tidings/services"
 )
 
-// Ask is a request for a page of a board.
-type Ask struct {
+// BoardRequest is a request for a page of a board.
+type BoardRequest struct {
 	First  int    // how many shows
 	Device string // the client's name for its device; "": it has none
 
@@ -24,14 +24,14 @@ type Ask struct {
 type Item struct {
 	// Place is the position in the session, which a cursor contains. The show may have another position now.
 	Place  ShowPlace
-	Frozen Frozen
+	Frozen FrozenState
 	Show   Show // as it is now
 	Host   services.User
 }
 
-// Frozen is the status and the times of a show as the session froze them. StartedAt and EndedAt are zero if the show had not
+// FrozenState is the status and the times of a show as the session froze them. StartedAt and EndedAt are zero if the show had not
 // started or ended by then.
-type Frozen struct {
+type FrozenState struct {
 	Status                        ShowStatus
 	PlannedAt, StartedAt, EndedAt time.Time
 }
@@ -55,7 +55,7 @@ type pageStart struct {
 }
 
 // parse finds where the page starts, from the arguments of the request alone: it reads no data.
-func (a Ask) parse(viewer services.UserID) (p pageStart, err error) {
+func (a BoardRequest) parse(viewer services.UserID) (p pageStart, err error) {
 	p.field = "sessionId"
 	switch {
 	case a.After != nil && (a.Session != nil || a.LastID != nil):
@@ -79,7 +79,7 @@ func (a Ask) parse(viewer services.UserID) (p pageStart, err error) {
 // Board reads a page of a viewer's board. Without a session it begins a new one, of the board as it is now. With a session it shows
 // the board as it was when the session began. When the session is over, a new session continues at the same position and is marked as
 // replacing it.
-func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
+func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRequest) (Board, error) {
 	// The order of the steps matters: the cache reaches the session's version first, since everything below is read as of
 	// that version.
 	start, err := ask.parse(viewer)
@@ -87,7 +87,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 		return Board{}, err
 	}
 	given := start.session.Made != 0
-	if err := s.reach(ctx, start.field, start.session); err != nil {
+	if err := s.reachSession(ctx, start.field, start.session); err != nil {
 		return Board{}, err
 	}
 	var shown Show
@@ -103,7 +103,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	}
 	replays := 0 // Live and upcoming shows fill most first pages, which then need no replays.
 	if given {
-		replays = s.replaysFor(session, ask.First)
+		replays = s.replayLimit(session, ask.First)
 	}
 	reader, err := s.readerData(ctx, session, start.after, replays)
 	if err != nil {
@@ -116,14 +116,14 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 			return Board{}, err
 		}
 	}
-	board := Board{Replaced: given && !session.lives(s.clock.Now(), reader.lease, s.idle, s.longest)}
+	board := Board{Replaced: given && !session.lives(s.clock.Now(), reader.lease, s.idleTime, s.longestLife)}
 	if !given || board.Replaced {
 		session = s.newSession(session, reader.hosts)
 	}
 	// A new session in a slot of its own needs no write: without a lease it lives for the first idle time (Session.lives).
 	// A new session that shares a slot takes the slot now, which ends the earlier session. The result is ignored: if a later
 	// session has the slot, the next page of this session finds that out.
-	if given && !board.Replaced || session.shared(s.sessions) {
+	if given && !board.Replaced || session.sharesSlot(s.sessions) {
 		s.renew(ctx, session, reader.lease)
 	}
 	return s.fill(ctx, board, session, reader, start.after, ask.First)
@@ -135,7 +135,7 @@ func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Se
 	// The session has the viewer and the device of the former session.
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
-	session.Followed, session.Recent = followsOf(hosts, services.PostIDAt(session.Made.Time().Add(-recently)))
+	session.LatestFollow, session.Recent = splitFollows(hosts, services.PostIDAt(session.Made.Time().Add(-recently)))
 	return session
 }
 
@@ -161,7 +161,7 @@ func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 	for i := range lines {
 		line, item := &lines[i], &items[i]
 		hosts[i] = line.Show.Host
-		item.Frozen = Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
+		item.Frozen = FrozenState{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
 		item.Place, item.Show = line.Place, line.Show
 	}
 	return items, hosts
@@ -169,7 +169,7 @@ func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 
 // addHosts adds the hosts of the shows.
 func (s *Service) addHosts(ctx context.Context, items []Item, hosts []services.UserID) error {
-	if s.introduceCached(items, hosts) {
+	if s.addCachedHosts(items, hosts) {
 		return nil
 	}
 	users, err := s.reader.ReadHosts(ctx, hosts)
@@ -179,14 +179,14 @@ func (s *Service) addHosts(ctx context.Context, items []Item, hosts []services.U
 	return err
 }
 
-// introduceCached adds the hosts that are cached (nearly all are), and reports whether none is missing.
-func (s *Service) introduceCached(items []Item, hosts []services.UserID) (all bool) {
+// addCachedHosts adds the hosts that are cached (nearly all are), and reports whether none is missing.
+func (s *Service) addCachedHosts(items []Item, hosts []services.UserID) (all bool) {
 	return s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host })
 }
 
 // refreshShows brings the shows of a page up to date.
 func (s *Service) refreshShows(ctx context.Context, items []Item) error {
-	missing := s.presentCached(items)
+	missing := s.refreshCachedShows(items)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -200,10 +200,10 @@ func (s *Service) refreshShows(ctx context.Context, items []Item) error {
 	return err
 }
 
-// presentCached brings the cached shows of a page up to date, and returns the IDs of the others. It skips shows that were replays
+// refreshCachedShows brings the cached shows of a page up to date, and returns the IDs of the others. It skips shows that were replays
 // in the session: their status and times no longer change, and their texts are the present ones already. The other shows stay in
 // the cache while a session that has them lives.
-func (s *Service) presentCached(items []Item) (missing []services.PostID) {
+func (s *Service) refreshCachedShows(items []Item) (missing []services.PostID) {
 	s.Memory.ReadPresent(func(now func(services.PostID) (Show, bool)) {
 		for i := range items {
 			if items[i].Frozen.Status == ShowReplay {
@@ -221,9 +221,9 @@ func (s *Service) presentCached(items []Item) (missing []services.PostID) {
 
 // cut makes a page from the node cache and the viewer's replays. after is a position in the session. building reports that
 // replays came from SQL because the list in Redis is not ready.
-func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page cut, building bool, err error) {
+func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page linePage, building bool, err error) {
 	hosts := session.hosts(reader.hosts)
-	var p part
+	var p boardPart
 	if !after.Replay {
 		// One more show than the page has is read, to learn whether there are more.
 		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
@@ -235,26 +235,26 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	}
 	// Board has not read the list of replays so far, because active shows fill most pages.
 	if reader.replaysSkipped {
-		if reader, err = s.readerData(ctx, session, after, s.replaysFor(session, first)); err != nil {
-			return cut{}, false, err
+		if reader, err = s.readerData(ctx, session, after, s.replayLimit(session, first)); err != nil {
+			return linePage{}, false, err
 		}
 	}
-	listed, building, err := s.viewerReplays(ctx, session, reader, after, s.replaysFor(session, first))
+	listed, building, err := s.viewerReplays(ctx, session, reader, after, s.replayLimit(session, first))
 	if err != nil {
-		return cut{}, false, err
+		return linePage{}, false, err
 	}
 	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
-		return cut{}, false, err
+		return linePage{}, false, err
 	}
 	if listed.More && len(listed.Lines) <= first { // newer replays pushed older ones out of the range that was read
 		if reader, err = s.readerData(ctx, session, after, allReplays); err != nil {
-			return cut{}, false, err
+			return linePage{}, false, err
 		}
 		if listed, building, err = s.viewerReplays(ctx, session, reader, after, allReplays); err != nil {
-			return cut{}, false, err
+			return linePage{}, false, err
 		}
 		if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
-			return cut{}, false, err
+			return linePage{}, false, err
 		}
 	}
 	p.Replays = []replayList{listed, s.cachedReplays(session, hosts, after, first)}

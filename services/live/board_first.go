@@ -6,11 +6,11 @@ import (
 	"tidings/services"
 )
 
-// FirstPage asks for the top of a viewer's board in a new session.
-type FirstPage struct {
+// FirstPageRequest asks for the top of a viewer's board in a new session.
+type FirstPageRequest struct {
 	Viewer services.UserID
 	First  int    // how many shows
-	Device string // as in Ask
+	Device string // as in BoardRequest
 }
 
 // ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long for
@@ -19,7 +19,7 @@ type FirstPage struct {
 // page needs replays or data that the node's cache lacks. The context must not come from services.Observe.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
-func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i int, board Board)) error {
+func (s *Service) ReadFirst(ctx context.Context, asked []FirstPageRequest, found func(i int, board Board)) error {
 	if !s.Memory.Loaded() {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 	}
 	for i, one := range asked {
 		session := Session{Viewer: one.Viewer, Device: deviceHash(one.Device)}
-		if owed[i] || session.shared(s.sessions) || !states[i].Ready || s.projector.AwayIfSeenOn(states[i].Day) {
+		if owed[i] || session.sharesSlot(s.sessions) || !states[i].Ready || s.projector.AwayIfSeenOn(states[i].Day) {
 			continue
 		}
 		if board, ready := s.firstPage(session, states[i].Hosts, one.First); ready {
@@ -47,7 +47,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 // firstPage makes the top of a new session from the node's caches. ready is false if the caches lack a part of the page.
 func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
 	session = s.newSession(session, hosts) // all hosts belong to it
-	var top part
+	var top boardPart
 	if top.Active, top.More = s.Memory.activeAt(hosts, session.Version, ShowPlace{}, first+1); !top.fills(first, hosts) {
 		return board, false
 	}
@@ -55,5 +55,5 @@ func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, fi
 	board = Board{Session: session, HasNext: page.HasNext, End: page.End}
 	var by []services.UserID
 	board.Items, by = itemsOf(page.Lines)
-	return board, s.introduceCached(board.Items, by) && len(s.presentCached(board.Items)) == 0
+	return board, s.addCachedHosts(board.Items, by) && len(s.refreshCachedShows(board.Items)) == 0
 }

@@ -15,10 +15,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// readFirst is a viewer's first page by ReadFirst; nil if it is not ready. hall.page compares it with Board's.
-func (h hall) readFirst(viewer services.UserID, ask Ask) (page *Board) {
+// readFirst is a viewer's first page by ReadFirst; nil if it is not ready. boardNode.page compares it with Board's.
+func (h boardNode) readFirst(viewer services.UserID, ask BoardRequest) (page *Board) {
 	h.TB.Helper()
-	err := h.boards.ReadFirst(h.TB.Context(), []FirstPage{{viewer, ask.First, ask.Device}}, func(_ int, board Board) { page = &board })
+	err := h.boards.ReadFirst(h.TB.Context(), []FirstPageRequest{{viewer, ask.First, ask.Device}}, func(_ int, board Board) { page = &board })
 	if err != nil && (!services.IsUnavailable(err) || page != nil) {
 		h.TB.Fatalf("%+v, %v", page, err)
 	}
@@ -26,33 +26,33 @@ func (h hall) readFirst(viewer services.UserID, ask Ask) (page *Board) {
 }
 
 // fullBoardViewer returns a new viewer whose board has a live show and upcoming ones, enough for pages of 5.
-func (h hall) fullBoardViewer() services.UserID {
+func (h boardNode) fullBoardViewer() services.UserID {
 	h.TB.Helper()
-	users := h.Users(2)
+	users := h.MakeUsers(2)
 	h.Follow(users[1], users[0])
 	for i := range 6 {
-		show := plan(h.World, users[1], time.Duration(i+1)*time.Hour)
-		h.later()
+		show := planShow(h.World, users[1], time.Duration(i+1)*time.Hour)
+		h.advance()
 		if i == 3 {
 			start(h.World, show)
 		}
 	}
-	h.later()
-	h.Quiet(h.Fanout)
-	h.page(users[0], Ask{First: 5})
+	h.advance()
+	h.RunAllJobs(h.Fanout)
+	h.page(users[0], BoardRequest{First: 5})
 	return users[0]
 }
 
 // All ready pages together take one round trip and no statement, for viewers with pages of different sizes.
 func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
-	h := newHall(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
+	h := newBoardNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
 	viewer := h.fullBoardViewer()
-	alone, stranger := h.Users(1)[0], h.Strangers(1)[0]
-	h.page(alone, Ask{First: 5}) // follows nobody
+	alone, stranger := h.MakeUsers(1)[0], h.MakeStrangers(1)[0]
+	h.page(alone, BoardRequest{First: 5}) // follows nobody
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
-	asked := []FirstPage{{viewer, 5, ""}, {stranger, 5, ""}, {viewer, 2, "phone"}, {alone, 5, ""}, {viewer, 6, ""}}
+	asked := []FirstPageRequest{{viewer, 5, ""}, {stranger, 5, ""}, {viewer, 2, "phone"}, {alone, 5, ""}, {viewer, 6, ""}}
 	shown := map[int]int{}
 	h.Must(h.boards.ReadFirst(ctx, asked, func(i int, board Board) {
 		shown[i] = len(board.Items)
@@ -68,22 +68,22 @@ func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 }
 
 // wantUnready checks that a viewer's first page is not ready, and becomes ready by a call of Board.
-func (h hall) wantUnready(what string, viewer services.UserID) {
+func (h boardNode) wantUnready(what string, viewer services.UserID) {
 	h.TB.Helper()
 	for range 2 { // the second time too: ReadFirst does not make the page ready
-		if page := h.readFirst(viewer, Ask{First: 5}); page != nil {
-			h.TB.Errorf("%s: %v is ready", what, shown(*page))
+		if page := h.readFirst(viewer, BoardRequest{First: 5}); page != nil {
+			h.TB.Errorf("%s: %v is ready", what, boardShowIDs(*page))
 		}
 	}
-	if h.page(viewer, Ask{First: 5}); h.readFirst(viewer, Ask{First: 5}) == nil {
+	if h.page(viewer, BoardRequest{First: 5}); h.readFirst(viewer, BoardRequest{First: 5}) == nil {
 		h.TB.Errorf("%s: nothing is ready after a read", what)
 	}
 }
 
 func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
-	h := newHall(fanouttest.New(t, fanouttest.Options{}), nil)
+	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
 	viewer := h.fullBoardViewer()
-	h.Memory.People.Clear()
+	h.Caches.People.Clear()
 	h.wantUnready("a host whom this node has not read", viewer)
 	h.Must(h.Redis.Reset(t.Context(), viewer))
 	h.wantUnready("a document that is lost", viewer)
@@ -91,19 +91,19 @@ func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	missed := errors.New("missed")
 	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
 	h.Must(h.Fanout.Commit(t.Context(), &jobs.Command{Actor: viewer, Name: "mark", Apply: apply, AfterCommit: func(context.Context) error { return missed }})[0])
-	if page := h.readFirst(viewer, Ask{First: 5}); page != nil {
-		t.Errorf("a board that lacks an update: %v is ready", shown(*page))
+	if page := h.readFirst(viewer, BoardRequest{First: 5}); page != nil {
+		t.Errorf("a board that lacks an update: %v is ready", boardShowIDs(*page))
 	}
 	missed = nil
-	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.readFirst(viewer, Ask{First: 5}) == nil {
+	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.readFirst(viewer, BoardRequest{First: 5}) == nil {
 		t.Errorf("after the update nothing is ready, %d users are owed one", left)
 	}
-	h.Clock.Advance(h.Projector.Lifetime())
-	if page := h.readFirst(viewer, Ask{First: 5}); page != nil {
-		t.Errorf("a viewer who comes back after a long time: %v is ready", shown(*page))
+	h.Clock.Advance(h.Projector.KeyLifetime())
+	if page := h.readFirst(viewer, BoardRequest{First: 5}); page != nil {
+		t.Errorf("a viewer who comes back after a long time: %v is ready", boardShowIDs(*page))
 	}
 	h.Server.Kill()
-	err := h.boards.ReadFirst(t.Context(), []FirstPage{{viewer, 5, ""}}, func(int, Board) { t.Error("a page without Redis") })
+	err := h.boards.ReadFirst(t.Context(), []FirstPageRequest{{viewer, 5, ""}}, func(int, Board) { t.Error("a page without Redis") })
 	if !services.IsUnavailable(err) {
 		t.Errorf("without Redis: %v", err)
 	}
@@ -115,10 +115,10 @@ func TestFirstPagesThatShareASlot(t *testing.T) {
 		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},
 	} {
 		t.Run(string(scope), func(t *testing.T) {
-			h := newHall(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.Sessions = scope })
+			h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.Sessions = scope })
 			viewer := h.fullBoardViewer()
 			for device, want := range ready {
-				if got := h.readFirst(viewer, Ask{First: 5, Device: device}); (got != nil) != want {
+				if got := h.readFirst(viewer, BoardRequest{First: 5, Device: device}); (got != nil) != want {
 					t.Errorf("of the device %q: %+v is ready", device, got)
 				}
 			}
@@ -128,15 +128,15 @@ func TestFirstPagesThatShareASlot(t *testing.T) {
 
 // A node that has not loaded its shows serves no boards.
 func TestNoFirstPageBeforeShowsAreLoaded(t *testing.T) {
-	h := newHall(fanouttest.New(t, fanouttest.Options{}), nil)
+	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
 	viewer := h.fullBoardViewer()
-	other := newHall(h.AnotherNode(), nil)
+	other := newBoardNode(h.AnotherNode(), nil)
 	if other.boards.Memory.Loaded() {
 		t.Fatal("the other node has loaded its shows")
 	}
-	alone := h.Users(1)[0]
-	h.page(alone, Ask{First: 5})
-	if page := other.readFirst(alone, Ask{First: 5}); page != nil {
+	alone := h.MakeUsers(1)[0]
+	h.page(alone, BoardRequest{First: 5})
+	if page := other.readFirst(alone, BoardRequest{First: 5}); page != nil {
 		t.Errorf("the board of who follows nobody is ready: %+v", page)
 	}
 	other.wantUnready("a node that has loaded nothing", viewer)

@@ -18,33 +18,33 @@ import (
 // the next session on, as a host who is followed later is. The session's subscription reports the host's shows as new.
 func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		viewer, host, late := w.Users(1)[0], w.Users(1)[0], w.Users(1)[0]
+		h := newBoardNode(w, nil)
+		viewer, host, late := w.MakeUsers(1)[0], w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		shows := []services.PostID{plan(w, host, time.Hour), plan(w, host, 2*time.Hour)}
-		live, planned := plan(w, late, time.Minute), plan(w, late, 3*time.Hour)
-		h.later()
+		shows := []services.PostID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
+		live, planned := planShow(w, late, time.Minute), planShow(w, late, 3*time.Hour)
+		h.advance()
 		start(w, live)
-		h.later()
+		h.advance()
 		w.Follow(late, viewer) // its job waits
-		first := h.page(viewer, Ask{First: 1})
-		h.later()
+		first := h.page(viewer, BoardRequest{First: 1})
+		h.advance()
 		for _, byCursor := range []bool{true, false} {
-			if got := shown(h.page(viewer, nextAsk(first, byCursor))); !slices.Equal(got, shows[1:]) {
+			if got := boardShowIDs(h.page(viewer, nextRequest(first, byCursor))); !slices.Equal(got, shows[1:]) {
 				t.Errorf("the second page has %v, want %v", got, shows[1:])
 			}
 		}
-		if got := shown(h.page(viewer, Ask{Session: text(first.Session)})); !slices.Equal(got, shows) {
+		if got := boardShowIDs(h.page(viewer, BoardRequest{Session: sessionArgument(first.Session)})); !slices.Equal(got, shows) {
 			t.Errorf("the session has %v, want %v", got, shows)
 		}
-		if got, want := shown(h.page(viewer, Ask{})), []services.PostID{live, shows[0], shows[1], planned}; !slices.Equal(got, want) {
+		if got, want := boardShowIDs(h.page(viewer, BoardRequest{})), []services.PostID{live, shows[0], shows[1], planned}; !slices.Equal(got, want) {
 			t.Errorf("the next session has %v, want %v", got, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		badges := make(chan *services.Badges, 1)
 		badges <- &services.Badges{LiveSequence: 1 << 62}
-		changes, err := h.boards.Watch(ctx, viewer, text(first.Session), "", badges)
+		changes, err := h.boards.Watch(ctx, viewer, sessionArgument(first.Session), "", badges)
 		w.Must(err)
 		change := <-changes
 		if len(change.WentLive) != 1 || change.WentLive[0].ID != live || len(change.Scheduled) != 1 || change.Scheduled[0].ID != planned || change.NewAbove != 1 {
@@ -57,34 +57,34 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 // followed first is on the board from the next session on, as any host whom the document lacked.
 func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		users := w.Users(4)
+		h := newBoardNode(w, nil)
+		users := w.MakeUsers(4)
 		viewer, before, late, last := users[0], users[1], users[2], users[3]
 		w.Follow(before, viewer)
-		shows := []services.PostID{plan(w, before, time.Hour), plan(w, last, 2*time.Hour)}
-		missed := plan(w, late, 90*time.Minute)
-		w.Quiet(w.Fanout)
-		h.later()
+		shows := []services.PostID{planShow(w, before, time.Hour), planShow(w, last, 2*time.Hour)}
+		missed := planShow(w, late, 90*time.Minute)
+		w.RunAllJobs(w.Fanout)
+		h.advance()
 		w.Follow(late, viewer) // its job waits
 		w.Clock.Advance(time.Second)
 		w.Follow(last, viewer)
 		w.Must(w.Fanout.Reconcile(t.Context(), viewer, last))
-		first := h.page(viewer, Ask{First: 1})
-		session := text(first.Session)
-		if again := text(h.page(viewer, Ask{First: 1, Session: session}).Session); *again != *session {
+		first := h.page(viewer, BoardRequest{First: 1})
+		session := sessionArgument(first.Session)
+		if again := sessionArgument(h.page(viewer, BoardRequest{First: 1, Session: session}).Session); *again != *session {
 			t.Errorf("the session %s became %s", *session, *again)
 		}
-		h.later()
-		w.Quiet(w.Fanout)
+		h.advance()
+		w.RunAllJobs(w.Fanout)
 		for _, byCursor := range []bool{true, false} {
-			if got := shown(h.page(viewer, nextAsk(first, byCursor))); !slices.Equal(got, shows[1:]) {
+			if got := boardShowIDs(h.page(viewer, nextRequest(first, byCursor))); !slices.Equal(got, shows[1:]) {
 				t.Errorf("the second page has %v, want %v", got, shows[1:])
 			}
 		}
-		if got := shown(h.page(viewer, Ask{Session: session})); !slices.Equal(got, shows) {
+		if got := boardShowIDs(h.page(viewer, BoardRequest{Session: session})); !slices.Equal(got, shows) {
 			t.Errorf("the session has %v, want %v", got, shows)
 		}
-		if got, want := shown(h.page(viewer, Ask{})), []services.PostID{shows[0], missed, shows[1]}; !slices.Equal(got, want) {
+		if got, want := boardShowIDs(h.page(viewer, BoardRequest{})), []services.PostID{shows[0], missed, shows[1]}; !slices.Equal(got, want) {
 			t.Errorf("the next session has %v, want %v", got, want)
 		}
 	})
@@ -93,9 +93,9 @@ func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T)
 // A node whose clock is ahead may have set the time of a follow: its host is on the board all the same.
 func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	h := newHall(w, nil)
-	viewer, host := w.Users(1)[0], w.Users(1)[0]
-	shows := []services.PostID{plan(w, host, time.Hour), plan(w, host, 2*time.Hour)}
+	h := newBoardNode(w, nil)
+	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
+	shows := []services.PostID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		edge := services.Edge{Follower: viewer, Followee: host, Since: services.PostIDAt(w.Clock.Now().Add(10 * time.Second))}
 		if _, err := people.InsertFollow(ctx, tx, edge); err != nil {
@@ -103,9 +103,9 @@ func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(viewer, host))
 	})
-	h.later()
-	first := h.page(viewer, Ask{First: 1})
-	if got := shown(h.page(viewer, nextAsk(first, true))); !slices.Equal(got, shows[1:]) {
+	h.advance()
+	first := h.page(viewer, BoardRequest{First: 1})
+	if got := boardShowIDs(h.page(viewer, nextRequest(first, true))); !slices.Equal(got, shows[1:]) {
 		t.Errorf("the second page has %v, want %v", got, shows[1:])
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // page reads a page, and fails the test on an error. It compares a new session's first page with ReadFirst's.
-func (h hall) page(viewer services.UserID, ask Ask) Board {
+func (h boardNode) page(viewer services.UserID, ask BoardRequest) Board {
 	h.TB.Helper()
 	if ask.First == 0 {
 		ask.First = 100
@@ -48,55 +48,55 @@ func (h hall) page(viewer services.UserID, ask Ask) Board {
 	return board
 }
 
-// later advances the clock, runs the due jobs, and refreshes this node's cache.
-func (h hall) later() {
+// advance advances the clock, runs the due jobs, and refreshes this node's cache.
+func (h boardNode) advance() {
 	h.TB.Helper()
 	h.Clock.Advance(time.Second)
-	h.Work(h.Fanout)
+	h.RunDueJobs(h.Fanout)
 	h.Must(h.boards.Memory.Refresh(h.TB.Context()))
 }
 
-// shown returns the IDs of the shows on a page.
-func shown(board Board) (list []services.PostID) {
+// boardShowIDs returns the IDs of the shows on a page.
+func boardShowIDs(board Board) (list []services.PostID) {
 	for _, item := range board.Items {
 		list = append(list, item.Show.ID)
 	}
 	return list
 }
 
-// nextAsk is the request for the next page.
-func nextAsk(board Board, byCursor bool) Ask {
+// nextRequest is the request for the next page.
+func nextRequest(board Board, byCursor bool) BoardRequest {
 	if len(board.Items) == 0 {
 		session := board.Session.String()
-		return Ask{Session: &session}
+		return BoardRequest{Session: &session}
 	}
 	last := board.Items[len(board.Items)-1]
 	if byCursor {
 		cursor := CursorText(board.Session, last.Place)
-		return Ask{After: &cursor}
+		return BoardRequest{After: &cursor}
 	}
 	session, id := board.Session.String(), last.Show.GlobalID()
-	return Ask{Session: &session, LastID: &id}
+	return BoardRequest{Session: &session, LastID: &id}
 }
 
-// text returns the session as an argument of a request.
-func text(session Session) *string {
+// sessionArgument returns the session as an argument of a request.
+func sessionArgument(session Session) *string {
 	text := session.String()
 	return &text
 }
 
 // walk returns the shows of a page and of all pages after it.
-func (h hall) walk(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
+func (h boardNode) walk(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
 	h.TB.Helper()
 	for turn := 0; ; turn++ {
-		list = append(list, shown(board)...)
+		list = append(list, boardShowIDs(board)...)
 		if !board.HasNext {
 			return list, board.End
 		}
 		if len(board.Items) == 0 {
 			h.TB.Fatalf("an empty page is followed, after %v", list)
 		}
-		ask := nextAsk(board, turn%2 == 0)
+		ask := nextRequest(board, turn%2 == 0)
 		ask.First = first
 		session := board.Session
 		if board = h.page(viewer, ask); board.Session != session || board.Replaced {
@@ -108,19 +108,19 @@ func (h hall) walk(viewer services.UserID, board Board, first int) (list []servi
 // Without Redis, and while the list of replays is missing, boards stay the same, and sessions continue.
 func TestBoardsWithoutRedis(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	h := newHall(w, nil)
-	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	h := newBoardNode(w, nil)
+	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 	w.Follow(host, viewer)
 	for range 6 {
 		newReplay(w, host)
-		h.later()
+		h.advance()
 	}
-	live, planned := plan(w, host, time.Hour), plan(w, host, 2*time.Hour)
-	h.later()
+	live, planned := planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)
+	h.advance()
 	start(w, live)
-	h.later()
-	first := h.page(viewer, Ask{First: 3})
-	whole, end := h.walk(viewer, h.page(viewer, Ask{}), 3)
+	h.advance()
+	first := h.page(viewer, BoardRequest{First: 3})
+	whole, end := h.walk(viewer, h.page(viewer, BoardRequest{}), 3)
 	if len(whole) != 8 || whole[0] != live || whole[1] != planned || end != services.EndOfFeed || first.Building {
 		t.Fatalf("the board is %v, %q, building %t", whole, end, first.Building)
 	}
@@ -128,7 +128,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	finish(w, live)
 	h.Clock.Advance(time.Second)
 	h.Must(h.boards.Memory.Refresh(t.Context()))
-	if got, end := h.walk(viewer, h.page(viewer, Ask{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
+	if got, end := h.walk(viewer, h.page(viewer, BoardRequest{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
 		t.Errorf("without Redis the board is %v, %q", got, end)
 	}
 	if got, _ := h.walk(viewer, first, 2); !slices.Equal(got, whole) {
@@ -137,11 +137,11 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	w.Server.Start()
 	var back Board
 	for range 100 {
-		if back = h.page(viewer, Ask{}); !back.Building {
+		if back = h.page(viewer, BoardRequest{}); !back.Building {
 			break
 		}
 	}
-	if got := shown(back); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || back.Building {
+	if got := boardShowIDs(back); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || back.Building {
 		t.Errorf("with an empty Redis the board is %v, building %t", got, back.Building)
 	}
 }
@@ -164,28 +164,28 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 			}
 			pair.Projector = func(cfg *projector.Config) { cfg.Rebuilds = 1 }
 			w := fanouttest.New(t, pair)
-			h := newHall(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
-			users := w.Users(3)
+			h := newBoardNode(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
+			users := w.MakeUsers(3)
 			viewer, other, host := users[0], users[1], users[2]
 			w.Follow(host, viewer, other)
 			replay := newReplay(w, host)
-			h.later()
+			h.advance()
 			hold.Store(true)
 			made := make(chan error, 1)
 			go func() { made <- serviceOf(w).rebuildReplays(t.Context(), other) }()
 			<-held // lists are made one at a time: the viewer's list comes after the held list
-			board := h.page(viewer, Ask{})
-			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
+			board := h.page(viewer, BoardRequest{})
+			if got := boardShowIDs(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
 				t.Errorf("while the list is made the board is %v, building %t", got, board.Building)
 			}
 			close(goOn)
 			w.Must(<-made)
-			for deadline := time.Now().Add(time.Minute); board.Building; board = h.page(viewer, Ask{}) {
+			for deadline := time.Now().Add(time.Minute); board.Building; board = h.page(viewer, BoardRequest{}) {
 				if time.Now().After(deadline) {
 					t.Fatal("the list is not made")
 				}
 			}
-			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) {
+			if got := boardShowIDs(board); !slices.Equal(got, []services.PostID{replay}) {
 				t.Errorf("then it is %v", got)
 			}
 		})
@@ -195,40 +195,40 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 // A node that is behind a session's version reads the log first, and a node that starts late shows the same board.
 func TestANodeThatLagsCatchesUp(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		viewer, host := w.Users(1)[0], w.Users(1)[0]
+		h := newBoardNode(w, nil)
+		viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		one := plan(w, host, time.Hour)
-		h.later()
-		behind := newHall(w.AnotherNode(), nil)
-		behind.page(viewer, Ask{}) // it knows one show
-		two := plan(w, host, 30*time.Minute)
-		h.later()
-		first := h.page(viewer, Ask{First: 1})
+		one := planShow(w, host, time.Hour)
+		h.advance()
+		behind := newBoardNode(w.AnotherNode(), nil)
+		behind.page(viewer, BoardRequest{}) // it knows one show
+		two := planShow(w, host, 30*time.Minute)
+		h.advance()
+		first := h.page(viewer, BoardRequest{First: 1})
 		start(w, one)
-		h.later()
-		if got := shown(behind.page(viewer, Ask{})); !slices.Equal(got, []services.PostID{one}) {
+		h.advance()
+		if got := boardShowIDs(behind.page(viewer, BoardRequest{})); !slices.Equal(got, []services.PostID{one}) {
 			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
 		}
 		// The other node puts a replay into the viewer's list before this node reads of it in the log. The board that this node makes
 		// now must not have that replay; later boards do.
 		newReplay(w, host)
-		h.later()
-		h.page(viewer, Ask{}) // makes the list
+		h.advance()
+		h.page(viewer, BoardRequest{}) // makes the list
 		newReplay(w, host)
-		h.later()
-		lags := behind.page(viewer, Ask{})
-		if got := shown(lags); !slices.Equal(got, shown(h.page(viewer, Ask{Session: text(lags.Session)}))) {
+		h.advance()
+		lags := behind.page(viewer, BoardRequest{})
+		if got := boardShowIDs(lags); !slices.Equal(got, boardShowIDs(h.page(viewer, BoardRequest{Session: sessionArgument(lags.Session)}))) {
 			t.Errorf("a node that is behind shows %v, and another one the same session otherwise", got)
 		}
-		starts := newHall(w.AnotherNode(), nil)
-		for _, node := range []hall{behind, starts} {
-			next := node.page(viewer, nextAsk(first, true))
-			if got := shown(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Frozen.Status != ShowUpcoming || next.Items[0].Show.Status != ShowLive {
+		starts := newBoardNode(w.AnotherNode(), nil)
+		for _, node := range []boardNode{behind, starts} {
+			next := node.page(viewer, nextRequest(first, true))
+			if got := boardShowIDs(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Frozen.Status != ShowUpcoming || next.Items[0].Show.Status != ShowLive {
 				t.Errorf("the second page is %v", next.Items)
 			}
 		}
-		if got := shown(first); !slices.Equal(got, []services.PostID{two}) {
+		if got := boardShowIDs(first); !slices.Equal(got, []services.PostID{two}) {
 			t.Errorf("the first page was %v", got)
 		}
 	})
@@ -239,26 +239,26 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 	for name, mode := range map[string]services.AuthorMode{"pushed": services.AuthorSmall, "pulled": services.AuthorHuge} {
 		t.Run(name, func(t *testing.T) {
 			w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-			h := newHall(w, nil)
-			viewer, host := w.Users(1)[0], w.Users(1)[0]
+			h := newBoardNode(w, nil)
+			viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 			w.SetMode(host, mode)
 			w.Follow(host, viewer)
-			h.later()
+			h.advance()
 			const many = services.Retention + 20
 			shows := make([]services.PostID, many)
 			for i := range shows {
-				shows[i] = plan(w, host, time.Hour)
+				shows[i] = planShow(w, host, time.Hour)
 			}
-			h.later()
+			h.advance()
 			for i := range 4 {
 				part := shows[i*many/4 : (i+1)*many/4]
 				start(w, part...)
 				h.Clock.Advance(time.Millisecond)
 				finish(w, part...)
-				h.later()
+				h.advance()
 			}
 			slices.Reverse(shows)
-			got, end := h.walk(viewer, h.page(viewer, Ask{First: 70}), 70)
+			got, end := h.walk(viewer, h.page(viewer, BoardRequest{First: 70}), 70)
 			if len(got) != services.Retention || !slices.Equal(got, shows[:services.Retention]) || end != services.EndOfRetention {
 				t.Errorf("%d replays, from %v to %v, end %q", len(got), got[0], got[len(got)-1], end)
 			}
@@ -270,33 +270,33 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 // next page still continues from the show's position.
 func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		viewer := w.Users(1)[0]
-		hosts := w.Users(3)
+		h := newBoardNode(w, nil)
+		viewer := w.MakeUsers(1)[0]
+		hosts := w.MakeUsers(3)
 		var shows []services.PostID
 		for i := range 6 {
 			if i < 3 {
 				w.Follow(hosts[i], viewer)
 			}
-			shows = append(shows, plan(w, hosts[i%3], time.Duration(i+1)*time.Hour))
-			h.later()
+			shows = append(shows, planShow(w, hosts[i%3], time.Duration(i+1)*time.Hour))
+			h.advance()
 		}
-		page := h.page(viewer, Ask{First: 2}) // hosts 0 and 1
+		page := h.page(viewer, BoardRequest{First: 2}) // hosts 0 and 1
 		w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.NoteUnfollow(ctx, tx, viewer, hosts[1]) })
 		w.Unfollow(hosts[1], viewer)
-		h.later()
+		h.advance()
 		for _, byCursor := range []bool{true, false} {
-			next := h.page(viewer, nextAsk(page, byCursor))
-			if got := shown(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.Replaced {
+			next := h.page(viewer, nextRequest(page, byCursor))
+			if got := boardShowIDs(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.Replaced {
 				t.Errorf("after an unfollow: %v of %v", got, shows)
 			}
 		}
 		w.Follow(hosts[1], viewer)
-		h.later()
-		if got := shown(h.page(viewer, nextAsk(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
+		h.advance()
+		if got := boardShowIDs(h.page(viewer, nextRequest(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
 			t.Errorf("a host who is followed again waits for the next session: %v of %v", got, shows)
 		}
-		if got := shown(h.page(viewer, Ask{})); len(got) != 6 {
+		if got := boardShowIDs(h.page(viewer, BoardRequest{})); len(got) != 6 {
 			t.Errorf("a new session has %v of %v", got, shows)
 		}
 	})
@@ -306,32 +306,32 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 // session's pages. A node whose cache is behind the list shows no empty page.
 func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		viewer, host, other := w.Users(1)[0], w.Users(1)[0], w.Users(1)[0]
+		h := newBoardNode(w, nil)
+		viewer, host, other := w.MakeUsers(1)[0], w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
 		var old []services.PostID
 		for range 4 {
 			old = append([]services.PostID{newReplay(w, host)}, old...)
-			h.later()
+			h.advance()
 		}
-		behind := newHall(w.AnotherNode(), nil)
-		behind.page(viewer, Ask{})
+		behind := newBoardNode(w.AnotherNode(), nil)
+		behind.page(viewer, BoardRequest{})
 		for range 8 {
 			newReplay(w, other)
 			newReplay(w, host)
-			h.later()
+			h.advance()
 		}
-		lags := behind.page(viewer, Ask{First: 1})
+		lags := behind.page(viewer, BoardRequest{First: 1})
 		if got, _ := behind.walk(viewer, lags, 1); !slices.Equal(got, old) {
 			t.Errorf("a node that is behind lists %v, want %v", got, old)
 		}
-		session := h.page(viewer, Ask{First: 1})
+		session := h.page(viewer, BoardRequest{First: 1})
 		w.Follow(other, viewer)
-		h.later()
+		h.advance()
 		if got, _ := h.walk(viewer, session, 1); len(got) != 12 || !slices.Equal(got[8:], old) {
 			t.Errorf("the session lists %v, at its end %v", got, old)
 		}
-		if got, _ := h.walk(viewer, h.page(viewer, Ask{First: 3}), 3); len(got) != 20 {
+		if got, _ := h.walk(viewer, h.page(viewer, BoardRequest{First: 3}), 3); len(got) != 20 {
 			t.Errorf("a new one lists %v", got)
 		}
 	})
@@ -343,32 +343,32 @@ func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })
-	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
-	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	h := newBoardNode(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
+	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 	w.Follow(host, viewer)
-	show := plan(w, host, time.Hour)
-	h.later()
-	first := h.page(viewer, Ask{})
+	show := planShow(w, host, time.Hour)
+	h.advance()
+	first := h.page(viewer, BoardRequest{})
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := h.boards.Watch(ctx, viewer, text(first.Session), "", badges)
+	changes, err := h.boards.Watch(ctx, viewer, sessionArgument(first.Session), "", badges)
 	w.Must(err)
 	badges <- &services.Badges{}
 	if change := <-changes; change.Replaced || change.Session != first.Session {
 		t.Errorf("the first event: %+v", change)
 	}
 	h.Clock.Advance(time.Second)
-	second := h.page(viewer, Ask{})
+	second := h.page(viewer, BoardRequest{})
 	badges <- &services.Badges{Version: "2"}
 	change := <-changes
 	if !change.Replaced || change.Session == first.Session || change.Session == second.Session {
 		t.Errorf("after another first page: %+v", change)
 	}
-	if again := h.page(viewer, Ask{Session: text(second.Session)}); again.Replaced {
+	if again := h.page(viewer, BoardRequest{Session: sessionArgument(second.Session)}); again.Replaced {
 		t.Error("the subscription has ended the session that took its room")
 	}
 	start(w, show)
-	h.later()
+	h.advance()
 	badges <- &services.Badges{Version: "3", LiveSequence: 1 << 62}
 	if event := <-changes; event.Session != change.Session || len(event.WentLive) != 1 {
 		t.Errorf("what went live after the new session: %+v", event)

@@ -17,31 +17,31 @@ type Difference struct {
 	More bool // some are omitted: no list has more than maxChanged
 }
 
-// difference sorts the moves since a session into the lists of a Difference.
-func difference(moves []Move) (d Difference) {
+// newDifference sorts the moves since a session into the lists of a Difference.
+func newDifference(moves []Move) (d Difference) {
 	for _, move := range moves {
 		// was stays "" if no board had the show at the session's version. A show that went live and ended since then is only
 		// among the ended: each show is in at most one list, by its state then and now.
-		was, is := ShowStatus(""), move.Is.Status
-		if move.Was.ID != 0 {
-			was = move.Was.Status
+		was, is := ShowStatus(""), move.Now.Status
+		if move.Before.ID != 0 {
+			was = move.Before.Status
 		}
 		switch {
 		case is == ShowLive && was != ShowLive:
-			d.WentLive = append(d.WentLive, move.Is)
+			d.WentLive = append(d.WentLive, move.Now)
 		case is == ShowReplay && was != ShowReplay:
-			d.Ended = append(d.Ended, move.Is)
+			d.Ended = append(d.Ended, move.Now)
 		case is == ShowUpcoming && was == "":
-			d.Scheduled = append(d.Scheduled, asUpcoming(move.Is))
-		case is == ShowUpcoming && was == ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
-			d.Rescheduled = append(d.Rescheduled, asUpcoming(move.Is))
+			d.Scheduled = append(d.Scheduled, asUpcoming(move.Now))
+		case is == ShowUpcoming && was == ShowUpcoming && !move.Now.PlannedAt.Equal(move.Before.PlannedAt):
+			d.Rescheduled = append(d.Rescheduled, asUpcoming(move.Now))
 		// A show that was scheduled and cancelled since the session began was on no page of it, and is left out.
 		case is == ShowCancelled && was == ShowUpcoming:
-			d.Cancelled = append(d.Cancelled, move.Is)
+			d.Cancelled = append(d.Cancelled, move.Now)
 		}
 	}
 	for _, list := range []*[]Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
-		slices.SortFunc(*list, byPlace)
+		slices.SortFunc(*list, comparePlaces)
 		if len(*list) > maxChanged {
 			*list, d.More = (*list)[:maxChanged], true
 		}
@@ -55,8 +55,8 @@ func asUpcoming(show Show) Show {
 	return show
 }
 
-// byPlace compares shows for the order of a list of a Difference.
-func byPlace(a, b Show) int {
+// comparePlaces compares shows for the order of a list of a Difference.
+func comparePlaces(a, b Show) int {
 	switch from, to := a.Place(), b.Place(); {
 	case a.Status == ShowCancelled:
 		return cmp.Compare(b.ID, a.ID)
@@ -88,7 +88,7 @@ func (d Difference) empty() bool {
 // newAbove counts the moved shows that are now above a position. With the zero position it counts all that are on the board.
 func newAbove(top ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
-		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
+		if place := move.Now.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
 			count++
 		}
 	}

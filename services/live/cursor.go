@@ -8,8 +8,8 @@ import (
 
 const (
 	cursorForm = 0x41 // the first byte of a cursor: no session begins with it
-	// cursorPlace is the length in bytes of what precedes the session in a cursor: the form, the section, the score and the ID.
-	cursorPlace = 1 + 1 + 8 + 8
+	// cursorPlaceBytes is the length in bytes of what precedes the session in a cursor: the form, the section, the score and the ID.
+	cursorPlaceBytes = 1 + 1 + 8 + 8
 )
 
 // CursorText formats a position on the board of a session for clients. The text is enough to continue from there, also when the
@@ -20,7 +20,7 @@ func CursorText(session Session, place ShowPlace) string {
 
 // AppendCursor appends the output of CursorText, which needs no escaping in JSON.
 func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
-	var buffer [cursorPlace + sessionBytes]byte
+	var buffer [cursorPlaceBytes + sessionBytes]byte
 	section := byte(0)
 	if place.Replay {
 		section = 1
@@ -28,18 +28,18 @@ func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
 	bytes := append(buffer[:0], cursorForm, section)
 	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.Score))
 	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.ID))
-	return sessionText.AppendEncode(to, session.append(bytes))
+	return sessionEncoding.AppendEncode(to, session.append(bytes))
 }
 
 // parseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
 func parseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
-	bytes, err := sessionText.DecodeString(text)
-	ok := err == nil && len(bytes) > cursorPlace && bytes[0] == cursorForm && bytes[1] <= 1
+	bytes, err := sessionEncoding.DecodeString(text)
+	ok := err == nil && len(bytes) > cursorPlaceBytes && bytes[0] == cursorForm && bytes[1] <= 1
 	if ok {
 		place = ShowPlace{
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
 		}
-		session, ok = sessionOf(bytes[cursorPlace:])
+		session, ok = sessionOf(bytes[cursorPlaceBytes:])
 		// One position has one text: the comparison refuses spellings that decode to the same bytes.
 		ok = ok && place.ID > 0 && place.ID <= services.MaxPostID && CursorText(session, place) == text
 	}

@@ -20,9 +20,9 @@ type replayList struct {
 	Floor ShowPlace
 }
 
-// part is the part of a board after a position, from which its method page cuts a page. It has at most one active show more than
+// boardPart is the part of a board after a position, from which its method page cuts a page. It has at most one active show more than
 // the page.
-type part struct {
+type boardPart struct {
 	Active []Show // live and upcoming
 	More   bool   // more active shows follow that were not read
 
@@ -30,22 +30,22 @@ type part struct {
 	Replays []replayList
 }
 
-// cut is a page of a board.
-type cut struct {
+// linePage is a page of a board.
+type linePage struct {
 	Lines   []line
 	HasNext bool
 	End     services.FeedEnd // why nothing follows, when HasNext is false
 }
 
 // fills reports whether a page needs no replays: live and upcoming shows fill it, or there is no host.
-func (p *part) fills(first int, hosts []services.FollowedAuthor) bool {
+func (p *boardPart) fills(first int, hosts []services.FollowedAuthor) bool {
 	return p.More || len(p.Active) > first || len(hosts) == 0
 }
 
 // page cuts the first lines off a part. If one source of replays ends while another continues, the page lists nothing older
 // than the newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more
 // follow.
-func (p part) page(first int) (page cut) {
+func (p boardPart) page(first int) (page linePage) {
 	page.Lines = make([]line, len(p.Active), max(len(p.Active), first))
 	for i := range p.Active {
 		page.Lines[i] = lineOf(p.Active[i])
@@ -68,7 +68,7 @@ func (p part) page(first int) (page cut) {
 	// Merge the sorted lists. last finds replays that are in two sources, because their host became huge, or stopped being huge,
 	// near the end of the show.
 	for last := (ShowPlace{}); ; {
-		at, unread := newest(heads, p.Replays)
+		at, unread := newestSource(heads, p.Replays)
 		if unread {
 			page.HasNext, page.End = true, ""
 		}
@@ -93,9 +93,9 @@ func (p part) page(first int) (page cut) {
 	}
 }
 
-// newest returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports that the lines
+// newestSource returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports that the lines
 // read of a source have ended, and that the source has more.
-func newest(heads [][]line, sources []replayList) (at int, unread bool) {
+func newestSource(heads [][]line, sources []replayList) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {
 		switch {

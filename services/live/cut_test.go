@@ -35,12 +35,12 @@ func drawBoard(t *rapid.T) []Show {
 	for i := range world {
 		world[i] = drawShow(t, i+1)
 	}
-	slices.SortFunc(world, byPlace)
+	slices.SortFunc(world, comparePlaces)
 	return world
 }
 
-// after returns the first limit shows of a sorted list after a position.
-func after(shows []Show, place ShowPlace, limit int) (part []Show, more bool) {
+// showsAfter returns the first limit shows of a sorted list after a position.
+func showsAfter(shows []Show, place ShowPlace, limit int) (part []Show, more bool) {
 	for _, show := range shows {
 		if place.ID != 0 && !place.Before(show.Place()) {
 			continue
@@ -102,10 +102,10 @@ func TestPagesAreTheSortedList(t *testing.T) {
 				t.Fatal("the pages do not end")
 			}
 			first := rapid.IntRange(1, 5).Draw(t, "first")
-			p := part{}
-			p.Active, p.More = after(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
+			p := boardPart{}
+			p.Active, p.More = showsAfter(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
 			for i, shows := range sources {
-				lines, more := after(shows, place, first+1)
+				lines, more := showsAfter(shows, place, first+1)
 				one := replayList{More: more, Floor: floors[i]}
 				for _, show := range lines {
 					one.Lines = append(one.Lines, lineOf(show))
@@ -141,7 +141,7 @@ func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
 	replay := func(id int, ended int64) line {
 		return lineOf(Show{ID: services.PostID(id), Status: ShowReplay, EndedAt: at(ended)})
 	}
-	p := part{Replays: []replayList{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
+	p := boardPart{Replays: []replayList{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
 	page := p.page(5)
 	if len(page.Lines) != 2 || !page.HasNext || page.End != "" {
 		t.Fatalf("%+v", page)
@@ -167,7 +167,7 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 			if was.Status == ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
 				is.Status = ShowCancelled
 			}
-			moves = append(moves, Move{Was: was, Is: is})
+			moves = append(moves, Move{Before: was, Now: is})
 			kind := map[string]string{
 				"/LIVE": "live", "UPCOMING/LIVE": "live", "/REPLAY": "ended", "UPCOMING/REPLAY": "ended", "LIVE/REPLAY": "ended",
 				"/UPCOMING": "scheduled", "UPCOMING/CANCELLED": "cancelled",
@@ -177,10 +177,10 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 			}
 			want[kind] = append(want[kind], is.ID)
 		}
-		d := difference(moves)
+		d := newDifference(moves)
 		for kind, list := range map[string][]Show{"live": d.WentLive, "ended": d.Ended, "scheduled": d.Scheduled, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
 			got := ids(list)
-			if !slices.IsSortedFunc(list, byPlace) {
+			if !slices.IsSortedFunc(list, comparePlaces) {
 				t.Fatalf("%s is in no order: %v", kind, list)
 			}
 			slices.Sort(got)
@@ -188,7 +188,7 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 				t.Fatalf("%s: %v, want %v of %+v", kind, got, want[kind], moves)
 			}
 		}
-		if d.empty() != (len(want["live"])+len(want["ended"])+len(want["scheduled"])+len(want["rescheduled"])+len(want["cancelled"]) == 0) || !d.same(difference(moves)) {
+		if d.empty() != (len(want["live"])+len(want["ended"])+len(want["scheduled"])+len(want["rescheduled"])+len(want["cancelled"]) == 0) || !d.same(newDifference(moves)) {
 			t.Fatalf("%+v of %+v", d, moves)
 		}
 	})
@@ -197,13 +197,13 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 func TestADifferenceIsBounded(t *testing.T) {
 	var moves []Move
 	for id := range maxChanged + 5 {
-		moves = append(moves, Move{Is: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: at(int64(id))}})
+		moves = append(moves, Move{Now: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: at(int64(id))}})
 	}
-	d := difference(moves)
+	d := newDifference(moves)
 	if len(d.WentLive) != maxChanged || !d.More || d.WentLive[0].ID != maxChanged+5 {
 		t.Fatalf("%d, more %t", len(d.WentLive), d.More)
 	}
-	if d.same(difference(moves[:maxChanged])) {
+	if d.same(newDifference(moves[:maxChanged])) {
 		t.Error("others are taken for the same")
 	}
 }

@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	// ON CONFLICT: if no row is inserted, insert returns CONFLICT. An error of the statement would end the transaction on
+	// ON CONFLICT: if no row is inserted, putShow returns CONFLICT. An error of the statement would end the transaction on
 	// PostgreSQL, with all commands that share it.
 	insertShow = sql.NewStatement("insert a show", `INSERT INTO shows (id, host, title, cover_url, replay_url, status,
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
@@ -37,7 +37,7 @@ var (
 		WHERE id = $1`)
 
 	// An existing row is not an error of the statement, for the same reason as in the log: see insertLog in package changelog.
-	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
+	insertFormerPosition = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
 	// Callers lock the log of shows first. So this lock waits only for commands on reminders, which lock only the row
@@ -70,11 +70,11 @@ WITH next AS MATERIALIZED (
 WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 ORDER BY until_at), once AS MATERIALIZED (SELECT DISTINCT show FROM moved)
 `+selectShow+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+everOnBoards+` ORDER BY s.id`)
 
-	forgetFormer = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
+	forgetFormerPosition = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )
 
-// Former is a show's position on boards between two versions of the log.
-type Former struct {
+// FormerPosition is a show's position on boards between two versions of the log.
+type FormerPosition struct {
 	Show    services.PostID
 	Host    services.UserID
 	Version uint64    // from this version on
@@ -91,16 +91,16 @@ type HostVersion struct {
 	Pulls   bool   // some of the host's replays are in no list
 }
 
-// numberOf is the code of a status in SQL.
-func numberOf(status ShowStatus) int64 {
+// statusCode is the code of a status in SQL.
+func statusCode(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// insert inserts a show. CONFLICT if its ID is taken. Status and times are written as they are: the caller took them from a
+// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written as they are: the caller took them from a
 // transition.
-func insert(ctx context.Context, tx *sql.Tx, show Show) error {
-	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
-		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
+func putShow(ctx context.Context, tx *sql.Tx, show Show) error {
+	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status),
+		show.PlannedAt, nullTime(show.StartedAt), nullTime(show.EndedAt), nullTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the show id %s is taken", show.ID)
@@ -108,17 +108,17 @@ func insert(ctx context.Context, tx *sql.Tx, show Show) error {
 	return err
 }
 
-// update writes every field of a show but its id and its host. former is the show's position until now, which ends at the
+// rewriteShow writes every field of a show but its id and its host. former is the show's position until now, which ends at the
 // show's new version; nil if the show did not move on any board.
-func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
-	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
-		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
+func rewriteShow(ctx context.Context, tx *sql.Tx, show Show, former *FormerPosition) error {
+	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status),
+		show.PlannedAt, nullTime(show.StartedAt), nullTime(show.EndedAt), nullTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
 	if err != nil || former == nil {
 		return err
 	}
-	added, err := tx.Run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
-		numberOf(former.Status), former.Score)
+	added, err := tx.Run(ctx, insertFormerPosition, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
+		statusCode(former.Status), former.Score)
 	// The history already has a position that begins at this version: the log was not locked, or the caller's former show
 	// differs from the row. The transaction is rolled back.
 	if err == nil && added == 0 {
@@ -127,8 +127,8 @@ func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	return err
 }
 
-// orNoTime is the value of a nullable time column: null for the zero time.
-func orNoTime(t time.Time) sql.NullInt64 {
+// nullTime is the value of a nullable time column: null for the zero time.
+func nullTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
@@ -179,7 +179,7 @@ func scanShow(scan func(...any) error, first ...any) (show Show, err error) {
 	return show, nil
 }
 
-// timeOrNone is the inverse of orNoTime.
+// timeOrNone is the inverse of nullTime.
 func timeOrNone(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}
@@ -210,10 +210,10 @@ func (d database) ActiveShows(ctx context.Context, after services.UserID, limit 
 }
 
 // ShowHistory lists the former positions of shows that have moved since a time, in order of show and version.
-func (d database) ShowHistory(ctx context.Context, since time.Time) ([]Former, error) {
-	var list []Former
+func (d database) ShowHistory(ctx context.Context, since time.Time) ([]FormerPosition, error) {
+	var list []FormerPosition
 	err := d.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
-		var former Former
+		var former FormerPosition
 		var until, status int64
 		if err := scan(&former.Show, &former.Host, &former.Version, &former.Until, &until, &status, &former.Score); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]Former, e
 		list = append(list, former)
 		return nil
 	})
-	slices.SortFunc(list, func(a, b Former) int {
+	slices.SortFunc(list, func(a, b FormerPosition) int {
 		return cmp.Or(cmp.Compare(a.Show, b.Show), cmp.Compare(a.Version, b.Version))
 	})
 	return list, err
@@ -233,9 +233,9 @@ func (d database) EndedShows(ctx context.Context, since time.Time) ([]Show, erro
 	return selectShows(ctx, d.Runner, endedShows, since)
 }
 
-// forgetFormers deletes positions that ended before a time, and returns the number of rows. No open session may be that old.
-func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
-	return forget(ctx, db, forgetFormer, before)
+// forgetFormerPositions deletes positions that ended before a time, and returns the number of rows. No open session may be that old.
+func forgetFormerPositions(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
+	return forget(ctx, db, forgetFormerPosition, before)
 }
 
 // forget runs a statement that deletes rows from before a time. The janitor of package projector calls it at each of its turns, so that
@@ -252,5 +252,5 @@ func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time)
 // if it does not exist or is hidden from the viewer.
 func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (Show, error) {
 	show, err := holdShow(ctx, tx, id)
-	return show, people.Visible(ctx, tx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
+	return show, people.CheckVisible(ctx, tx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }

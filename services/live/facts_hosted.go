@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// showsOfHosts is built like the statements of the other lists by user: see sql.UserLists. A host who hides from the viewer or
+// showsOfHosts is built like the statements of the other lists by user: see sql.ReadUserLists. A host who hides from the viewer or
 // blocks them has no row.
 var showsOfHosts = sql.NewStatement("shows of users", `
 WITH ranges AS MATERIALIZED (
@@ -24,7 +24,7 @@ func (s *Service) HostedBy(ctx context.Context, viewer services.UserID, pages []
 
 // hostedBy is HostedBy on a database.
 func hostedBy(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[Show], error) {
-	return sql.UserLists(ctx, db.Runner, showsOfHosts, viewer, pages, func(scan func(...any) error, first ...any) (Show, uint64, error) {
+	return sql.ReadUserLists(ctx, db.Runner, showsOfHosts, viewer, pages, func(scan func(...any) error, first ...any) (Show, uint64, error) {
 		show, err := scanShow(scan, first...)
 		return show, uint64(show.ID), err
 	})

@@ -13,13 +13,13 @@ import (
 const (
 	// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
 	hostEdges = `
-	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + isHostEdge
+	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + hostEdgeCondition
 
-	// isHostEdge selects follows of hosts whose shows the follower may see. shown is false while the follower mutes the host or
+	// hostEdgeCondition selects follows of hosts whose shows the follower may see. shown is false while the follower mutes the host or
 	// the host hides from the follower. A user's follow of themselves exists only for their own posts, and is left out. A row in
 	// hosts stays when all shows are over. COALESCE makes the search for the host one look-up by key for each follow, never a walk
 	// through all hosts.
-	isHostEdge = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
+	hostEdgeCondition = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
 )
 
 var (
@@ -70,7 +70,7 @@ var (
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
 	hostsOfReaders = sql.NewUserStatement("hosts of a reader", "hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
-		FROM follows f WHERE {user f.follower} AND `+isHostEdge+` ORDER BY f.follower, f.followee`)
+		FROM follows f WHERE {user f.follower} AND `+hostEdgeCondition+` ORDER BY f.follower, f.followee`)
 
 	// There is a row if the host's shows left the board: the follow has ended, or it exists and is not shown. A host who hid before
 	// the session was made was not on the board, so there is no row.
@@ -119,10 +119,10 @@ func setHostNamed(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show
 	return selectShows(ctx, tx.Runner, unpublishedShows, host)
 }
 
-// setNamed records that all documents list these hosts, and returns the hosts of which that was not recorded before. It neither
+// setHostsNamed records that all documents list these hosts, and returns the hosts of which that was not recorded before. It neither
 // records nor returns hosts whose followers are being processed in chunks.
-func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, tx, nameUnnamedHosts, hosts)
+func setHostsNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
+	return sql.ReadColumn[services.UserID](ctx, tx, nameUnnamedHosts, hosts)
 }
 
 // publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from the given version
@@ -134,7 +134,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		var host services.UserID
 		var status int64
 		err := scan(&host, &status)
-		if status == numberOf(ShowLive) {
+		if status == statusCode(ShowLive) {
 			live = append(live, host)
 		}
 		return err
@@ -162,19 +162,19 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	if err != nil {
 		return nil, err
 	}
-	_, err = tx.Insert(ctx, importFormers, formers)
+	_, err = tx.Insert(ctx, importFormerPositions, formers)
 	slices.Sort(listed)
 	return slices.Compact(listed), err
 }
 
-// manyFollow returns those of the given hosts that have more than this number of followers, active or not. Each of them gets a job of
+// hostsWithMoreFollowers returns the given hosts that have more than this number of followers, active or not. Each of them gets a job of
 // its own, which works in chunks.
-func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
+func hostsWithMoreFollowers(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
-	return sql.Column[services.UserID](ctx, db, hostsOfMany, list, followers)
+	return sql.ReadColumn[services.UserID](ctx, db, hostsOfMany, list, followers)
 }
 
 // followersOfHosts lists the followers who see the shows of some hosts and were last active at activeSince or later, in no
@@ -210,15 +210,15 @@ func (d database) HostVersions(ctx context.Context, after services.UserID, limit
 	return list, err
 }
 
-// hostsBy lists the hosts that a reader follows and whose shows the reader sees, in order of user ID. Both the reader's document and
+// followedHosts lists the hosts that a reader follows and whose shows the reader sees, in order of user ID. Both the reader's document and
 // their board list these hosts.
-func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
-	hosts, err := hostsByEach(ctx, db, []services.UserID{reader})
+func followedHosts(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
+	hosts, err := followedHostsByReader(ctx, db, []services.UserID{reader})
 	return hosts[reader], err
 }
 
-// hostsByEach is hostsBy for several readers. Readers who follow no host are absent.
-func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
+// followedHostsByReader is followedHosts for several readers. Readers who follow no host are absent.
+func followedHostsByReader(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
 	hosts := make(map[services.UserID][]services.FollowedAuthor, len(readers))
 	st, of := hostsOfReaders.Of(readers)
 	err := db.Each(ctx, st, []any{of}, func(scan func(...any) error) error {

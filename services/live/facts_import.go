@@ -21,7 +21,7 @@ var (
 		ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedColumns+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
 	}
 
-	importFormers = sql.NewInsertion("note that imported shows stood nowhere", "show_history",
+	importFormerPositions = sql.NewInsertion("note that imported shows stood nowhere", "show_history",
 		"show BIGINT, ver BIGINT, until_ver BIGINT, until_at BIGINT, host BIGINT, status BIGINT, score BIGINT", "ON CONFLICT DO NOTHING")
 
 	importHosts = sql.NewInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
@@ -56,7 +56,7 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 	var formers [][]any
 	for _, show := range shows {
 		row := []any{
-			show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status), show.PlannedAt,
+			show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status), show.PlannedAt,
 			int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt,
 		}
 		switch show.Status {
@@ -78,12 +78,12 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 			return inserted, err
 		}
 	}
-	_, err = tx.Insert(ctx, importFormers, formers)
+	_, err = tx.Insert(ctx, importFormerPositions, formers)
 	return inserted, err
 }
 
 // noFormerPosition returns a row of the history for a show that no board had before a version. The row has the status of a
 // cancelled show, which has no position.
 func noFormerPosition(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
-	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
+	return []any{show, int64(0), int64(until), at, host, statusCode(ShowCancelled), int64(0)}
 }

@@ -67,7 +67,7 @@ func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit
 // readReminders lists the users with a reminder of a show and a user ID above after, at most limit, in order of user ID. Users
 // that the host has blocked since are omitted, because they could not set a reminder now.
 func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, db, showReminders, show, after, limit)
+	return sql.ReadColumn[services.UserID](ctx, db, showReminders, show, after, limit)
 }
 
 // remindedShows returns those of the given shows of which a user has a reminder.

@@ -26,8 +26,8 @@ func eachStore(t *testing.T, test func(b *bundle)) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
-// append writes an entry of the log of shows, and returns its version.
-func (b *bundle) append(key string) (version uint64) {
+// appendLogEntry writes an entry of the log of shows, and returns its version.
+func (b *bundle) appendLogEntry(key string) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		version, err = changelog.AppendLog(b.Ctx, tx, LogKind, key, nil)
@@ -65,7 +65,7 @@ func (b *bundle) addShows(shows ...Show) {
 			if _, err := putHost(b.Ctx, tx, show.Host); err != nil {
 				return err
 			}
-			if err := insert(b.Ctx, tx, show); err != nil {
+			if err := putShow(b.Ctx, tx, show); err != nil {
 				return err
 			}
 		}
@@ -96,23 +96,23 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", ShowReplay
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
 		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
-		former := Former{
+		former := FormerPosition{
 			Show: show.ID, Host: show.Host, Version: 7, Until: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
 		}
-		b.MustWrite(func(tx *sql.Tx) error { return update(b.Ctx, tx, show, &former) })
+		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, &former) })
 		sqltest.Equal(b.T, read(), show)
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []Former{former})
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []FormerPosition{former})
 		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.PostID{show.ID})
 		show.Title = "b"
-		b.MustWrite(func(tx *sql.Tx) error { return update(b.Ctx, tx, show, nil) })
+		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, nil) })
 		sqltest.Equal(b.T, read(), show)
 		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, time.Time{}))(b.T)), 1)
-		sqltest.Equal(b.T, sqltest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt))(b.T), 0)
-		sqltest.Equal(b.T, sqltest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
+		sqltest.Equal(b.T, sqltest.Must(forgetFormerPositions(b.Ctx, b.DB, former.UntilAt))(b.T), 0)
+		sqltest.Equal(b.T, sqltest.Must(forgetFormerPositions(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
 		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, time.Time{}))(b.T)), 0)
 
-		sqltest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, show) }), services.Conflict)
+		sqltest.WantCode(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return putShow(b.Ctx, tx, show) }), services.Conflict)
 	})
 }
 
@@ -126,18 +126,18 @@ func TestShowsAreLocked(t *testing.T) {
 			sqltest.Equal(b.T, sqltest.Must(lockShow(b.Ctx, tx, 9))(b.T), show)
 			sqltest.Equal(b.T, sqltest.Must(holdShow(b.Ctx, tx, 9))(b.T), show)
 			_, missing := lockShow(b.Ctx, tx, 10)
-			sqltest.Coded(b.T, missing, services.NotFound)
+			sqltest.WantCode(b.T, missing, services.NotFound)
 			_, missing = holdShow(b.Ctx, tx, 10)
-			sqltest.Coded(b.T, missing, services.NotFound)
+			sqltest.WantCode(b.T, missing, services.NotFound)
 			return err
 		})
-		b.append("a")
+		b.appendLogEntry("a")
 		b.MustWrite(func(tx *sql.Tx) error {
 			head, err := changelog.LockLog(b.Ctx, tx, LogKind)
 			sqltest.Equal(b.T, head, uint64(1))
 			return err
 		})
-		sqltest.Equal(b.T, b.append("b"), uint64(2))
+		sqltest.Equal(b.T, b.appendLogEntry("b"), uint64(2))
 	})
 }
 
@@ -193,7 +193,7 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		next := services.PostID(0)
 		reader := services.UserID(0)
-		histories.Fewer(b.T, 5)
+		histories.Reduce(b.T, 5)
 		rapid.Check(b.T, func(t *rapid.T) {
 			reader += 10
 			var want []Show

@@ -40,9 +40,9 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			former := &Former{Show: show.ID, Host: show.Host, Status: show.Status, Version: show.Version, Until: version, UntilAt: tx.Now}
+			former := &FormerPosition{Show: show.ID, Host: show.Host, Status: show.Status, Version: show.Version, Until: version, UntilAt: tx.Now}
 			show.Version, show.UpdatedAt = version+1000, tx.Now
-			return update(b.Ctx, tx, show, former)
+			return rewriteShow(b.Ctx, tx, show, former)
 		}
 	}
 	trips.Take()

@@ -17,7 +17,7 @@ import (
 // The kinds of jobs of shows.
 const (
 	jobClose  = "show.close"  // key: show id. Closes the show if no report about it came in time
-	jobRemind = "show.remind" // payload: reminding. The show has started: users with a reminder are notified
+	jobRemind = "show.remind" // payload: reminderPayload. The show has started: users with a reminder are notified
 )
 
 // remindersPerStep is the most reminders that one transaction sends.
@@ -36,14 +36,14 @@ func (s *Service) kinds() []jobs.Kind {
 // when the job runs: the job reads the show, and goes back into the queue if it runs too early. With the zero time the job runs
 // at once, and finds the due time itself.
 func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
-	job := jobs.Keyed(jobClose, show.String())
+	job := jobs.KeyedJob(jobClose, show.String())
 	job.NotBefore = at
 	return job
 }
 
-// reminding is the payload of a job that sends the remaining reminders of a started show, to users with IDs above After. The
+// reminderPayload is the payload of a job that sends the remaining reminders of a started show, to users with IDs above After. The
 // payload is stored in the queue, so its JSON names must stay.
-type reminding struct {
+type reminderPayload struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
 
@@ -53,10 +53,10 @@ type reminding struct {
 // remindJob returns the job that sends all reminders of a show that has started. moment is an ID of the time of a past start; 0
 // means now.
 func remindJob(show, moment services.PostID) jobs.NewJob {
-	return reminding{Show: show, Moment: moment}.job()
+	return reminderPayload{Show: show, Moment: moment}.job()
 }
 
-func (r reminding) job() jobs.NewJob {
+func (r reminderPayload) job() jobs.NewJob {
 	payload, _ := json.Marshal(r) // JSON of numbers cannot fail
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
@@ -72,7 +72,7 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 	if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
-	if err := insert(ctx, tx, show); err != nil {
+	if err := putShow(ctx, tx, show); err != nil {
 		return show, err
 	}
 	queued := s.showJobs(tx, Show{}, show)
@@ -103,7 +103,7 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 	if err != nil {
 		return after, err
 	}
-	if err := update(ctx, tx, after, former); err != nil {
+	if err := rewriteShow(ctx, tx, after, former); err != nil {
 		return after, err
 	}
 	return after, jobs.Enqueue(ctx, tx, s.showJobs(tx, before, after)...)
@@ -111,7 +111,7 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 
 // logChange appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
 // former position on boards: nil if the position did not change or there was none.
-func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *Former, error) {
+func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *FormerPosition, error) {
 	_, named, err := readHost(ctx, tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err
@@ -130,7 +130,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}
-	return change.Show, &Former{
+	return change.Show, &FormerPosition{
 		Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: tx.Now,
 		Status: before.Status, Score: before.Place().Score,
 	}, nil
@@ -243,7 +243,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 // runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the
 // transaction that ends this job: no user is notified twice or missed, whenever the process dies.
 func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
-	var part reminding
+	var part reminderPayload
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	most := min(remindersPerStep, s.fanout.Chunk)
+	most := min(remindersPerStep, s.fanout.ChunkSize)
 	users, err := readReminders(ctx, s.store, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err
@@ -266,7 +266,7 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	}
 	// The page is full, so there may be more users. The next job begins after the last user of this job.
 	if len(users) == most {
-		queued = append(queued, reminding{part.Show, users[len(users)-1], part.Moment}.job())
+		queued = append(queued, reminderPayload{part.Show, users[len(users)-1], part.Moment}.job())
 	}
 	return s.jobs.Replace(ctx, job, queued)
 }

@@ -18,7 +18,7 @@ import (
 const (
 	jobHost      = "host.name"  // key: host. Writes the host into the documents of their followers
 	jobHostChunk = "host.chunk" // payload: fanout.FollowerChunk. As host.name, for one chunk of the followers
-	jobHosts     = "host.names" // payload: newHosts. As host.name, for several hosts
+	jobHosts     = "host.names" // payload: hostsPayload. As host.name, for several hosts
 	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
 )
 
@@ -27,18 +27,18 @@ func (s *Service) hostKinds() []jobs.Kind {
 		{Name: jobHost, Class: jobs.Short, Each: s.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobHostChunk, Class: jobs.Bulk, Each: s.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobHosts, Class: jobs.Bulk, Each: s.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobLiveSeen, Class: jobs.Short, Each: jobs.OfUser(s.projectSeen), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceLiveBoard)},
+		{Name: jobLiveSeen, Class: jobs.Short, Each: jobs.UserWork(s.projectSeen), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceLiveBoard)},
 	}
 }
 
 // hostJob is the job that writes a user with a first show into the documents of all followers. The shows appear on boards
 // when all documents have the host: from then on every board that lists a show also gets its changes.
 func hostJob(host services.UserID) jobs.NewJob {
-	return jobs.UserKeyed(jobHost, host)
+	return jobs.UserJob(jobHost, host)
 }
 
-// newHosts are users who have their first shows.
-type newHosts struct {
+// hostsPayload is the payload of jobHosts: users who have their first shows.
+type hostsPayload struct {
 	Hosts []services.UserID `json:"hosts"`
 }
 
@@ -49,16 +49,16 @@ const hostsAtOnce = 500
 // HostsJobs returns jobs that replace the hostJobs of many hosts: each job writes hundreds of hosts into documents together,
 // and publishes their shows on boards by one log entry.
 func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
-	var chunks []newHosts
+	var chunks []hostsPayload
 	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
-		chunks = append(chunks, newHosts{chunk})
+		chunks = append(chunks, hostsPayload{chunk})
 	}
-	return jobs.Chunked(jobHosts, chunks)
+	return jobs.ChunkJobs(jobHosts, chunks)
 }
 
 // seenJob projects a user's seen position in the live board into their document.
 func seenJob(user services.UserID) jobs.NewJob {
-	return jobs.UserKeyed(jobLiveSeen, user)
+	return jobs.UserJob(jobLiveSeen, user)
 }
 
 // projectSeen projects a user's seen position in the live board into their document.
@@ -79,20 +79,20 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 // seenRegister is the versioned field of a seen position.
 func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
 
-// hostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
-func (s *Service) hostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	return hostsBy(ctx, s.store, user)
+// followedHosts are the hosts that a user follows and may see, as their document names them, ordered by ID.
+func (s *Service) followedHosts(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
+	return followedHosts(ctx, s.store, user)
 }
 
 // runHosts writes several hosts into the documents of their followers who are not dormant, and publishes their shows on boards. A host
 // with more than one chunk of followers gets a separate job. runHosts does not publish hosts that are published already, or whose
 // followers are being processed in chunks.
 func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
-	var some newHosts
+	var some hostsPayload
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
 	}
-	large, err := manyFollow(ctx, s.store, some.Hosts, s.fanout.Chunk)
+	large, err := hostsWithMoreFollowers(ctx, s.store, some.Hosts, s.fanout.ChunkSize)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 }
 
 // nameHosts writes some hosts into the documents of their followers who are not dormant, by the present follows. The stamp is taken
-// before the follows are read: a document that has lost a host since then refuses the entry, and NameIn reads that edge again.
+// before the follows are read: a document that has lost a host since then refuses the entry, and WriteNames reads that edge again.
 func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(edges, s.fanout.Chunk) {
-		if err := s.fanout.NameIn(ctx, rdb.Hosts, stamp, part); err != nil {
+	for part := range slices.Chunk(edges, s.fanout.ChunkSize) {
+		if err := s.fanout.WriteNames(ctx, rdb.Hosts, stamp, part); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
 	// named are the hosts that this statement has set as named. The other hosts are published already, or the last of their chunks
 	// publishes them.
-	named, err := setNamed(ctx, tx, hosts)
+	named, err := setHostsNamed(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
 	}
@@ -187,7 +187,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 		}
 		chunks = nil
 	}
-	naming, err := jobs.Chunked(jobHostChunk, chunks)
+	naming, err := jobs.ChunkJobs(jobHostChunk, chunks)
 	if err != nil {
 		return err
 	}
@@ -258,12 +258,12 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 			return err
 		}
-		var nowhere *Former
+		var nowhere *FormerPosition
 		if show.Status == ShowReplay {
 			// Without this row older sessions would show an ended show that was on no board before.
-			nowhere = &Former{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
+			nowhere = &FormerPosition{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
 		}
-		if err := update(ctx, tx, show, nowhere); err != nil {
+		if err := rewriteShow(ctx, tx, show, nowhere); err != nil {
 			return err
 		}
 		spreads = spreads || inLists(show)

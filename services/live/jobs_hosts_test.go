@@ -45,14 +45,14 @@ func runJobs(w *fanouttest.World, kind string, most int) (done int) {
 // No board has a show before every follower's document names its host, for any number of chunks and with new followers in
 // between. After that, all boards have all shows of the host that were not cancelled.
 func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
-	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(7)
+	eachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(7)
 		host, late := users[0], users[6]
 		w.Follow(host, users[1:6]...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		dormant := users[5]
 		w.Must(w.Redis.Reset(t.Context(), dormant))
-		upcoming, live, cancelled, over := plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour)
+		upcoming, live, cancelled, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
 		start(w, live, over)
 		finish(w, over)
 		moveShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.Cancel(now) })
@@ -69,7 +69,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 			t.Error("who follows or returns meanwhile is not shown the host")
 		}
 		enqueue(w, hostJob(host)) // a repeated job begins nothing
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
 			if got, want := documentNames(w, user, host), user != host; got != want {
 				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
@@ -81,7 +81,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		if onBoardsSince(w, upcoming) != 1 || onBoardsSince(w, live) != 2 || onBoardsSince(w, over) != 3 || onBoardsSince(w, cancelled) != 0 {
 			t.Errorf("the versions are %d, %d, %d and %d", onBoardsSince(w, upcoming), onBoardsSince(w, live), onBoardsSince(w, over), onBoardsSince(w, cancelled))
 		}
-		if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil {
+		if _, err := w.Caches.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		count := func(user services.UserID, seen uint64) services.LiveCount {
@@ -96,27 +96,27 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		if read := boardOf(w, late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
 			t.Errorf("the replays are %+v, want that of %s", read.Replays, over)
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
 func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(2)
-		show := plan(w, users[0], time.Hour)
-		w.Quiet(w.Fanout)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(2)
+		show := planShow(w, users[0], time.Hour)
+		w.RunAllJobs(w.Fanout)
 		if onBoardsSince(w, show) != 1 {
 			t.Errorf("the show has the version %d", onBoardsSince(w, show))
 		}
-		if next := plan(w, users[0], time.Hour); onBoardsSince(w, next) != 2 {
+		if next := planShow(w, users[0], time.Hour); onBoardsSince(w, next) != 2 {
 			t.Errorf("the next show has the version %d", onBoardsSince(w, next))
 		}
 		w.Follow(users[0], users[1])
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		w.Unfollow(users[0], users[1])
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		if documentNames(w, users[1], users[0]) {
 			t.Error("who follows no longer has the host")
 		}
@@ -124,9 +124,9 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 }
 
 // The seen position of a board is in the document after its job, and again after a rebuild of a lost document.
-func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		user := w.Users(1)[0]
+func TestTheSeenPositionOfABoardIsProjected(t *testing.T) {
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		user := w.MakeUsers(1)[0]
 		see := func(version services.PostID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				_, err := positions.Raise(ctx, tx, user, positions.LiveBoard, "", version)
@@ -142,7 +142,7 @@ func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 		see(7)
 		want(0)
 		enqueue(w, seenJob(user))
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		want(7)
 		see(5)
 		w.Must(serviceOf(w).projectSeen(t.Context(), user))
@@ -157,14 +157,14 @@ func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 // if all are right.
 func TestTheAuditFindsWrongBoards(t *testing.T) {
 	w := redisServerWorld(t, nil)
-	users := w.Users(4)
+	users := w.MakeUsers(4)
 	reader := users[0]
 	for _, host := range users[1:3] {
 		w.Follow(host, reader)
 		newReplay(w, host)
 	}
 	newReplay(w, users[3])
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	first := boardOf(w, reader)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", reader, part) }
 	differed := func(what string, want ...string) {
@@ -174,7 +174,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: it differed in %q, want %q", what, got, want)
 		}
-		w.Agree(reader)
+		w.CheckAgainstFacts(reader)
 		if read := boardOf(w, reader); !slices.Equal(read.Replays, first.Replays) {
 			t.Errorf("%s: the replays are %v after that", what, read.Replays)
 		}
@@ -183,7 +183,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	host := func(number services.UserID) {
 		stamp, err := w.Redis.StampOf(t.Context(), reader)
 		w.Must(err)
-		_, err = w.Redis.MergeNamed(t.Context(), rdb.Hosts, stamp, []rdb.AddNamed{{Reader: reader, Author: services.FollowedAuthor{Author: number, Since: 1}}})
+		_, err = w.Redis.MergeNamed(t.Context(), rdb.Hosts, stamp, []rdb.NamedAdd{{Reader: reader, Author: services.FollowedAuthor{Author: number, Since: 1}}})
 		w.Must(err)
 	}
 	host(users[3])
@@ -206,7 +206,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	differed("a mark", "register B")
 	w.Server.Do("SET", key("r"), "x")
 	differed("a key of another type", "a key that cannot be read")
-	if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil || serviceOf(w).Memory.Version() == 0 {
+	if _, err := w.Caches.Log.RunOnce(t.Context()); err != nil || serviceOf(w).Memory.Version() == 0 {
 		t.Errorf("memory is at version %d: %v", serviceOf(w).Memory.Version(), err)
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: jobs.OfPost(s.fanOutReplay), Changes: jobs.NoCounts()}, // a show's ID has the form of a post's
+		{Name: jobEnd, Class: jobs.Short, Each: jobs.PostWork(s.fanOutReplay), Changes: jobs.NoCounts()}, // a show's ID has the form of a post's
 		{Name: jobReplays, Class: jobs.Short, Each: s.fanOutReplays, Changes: jobs.NoCounts()},
 		{Name: jobReplay, Class: jobs.Bulk, Each: s.runReplayChunk, Changes: jobs.NoCounts()},
 	}
@@ -36,12 +36,12 @@ type replayChunk struct {
 }
 
 // endJob is the job that adds a show that has become a replay to the lists of its host's followers.
-func endJob(show services.PostID) jobs.NewJob { return jobs.Keyed(jobEnd, show.String()) }
+func endJob(show services.PostID) jobs.NewJob { return jobs.KeyedJob(jobEnd, show.String()) }
 
 // ReplaysJob is the job that adds the newest replays of a host to their followers' lists: one job instead of one for each
 // show.
 func ReplaysJob(host services.UserID) jobs.NewJob {
-	return jobs.UserKeyed(jobReplays, host)
+	return jobs.UserJob(jobReplays, host)
 }
 
 func entryOf(show Show) replayEntry {
@@ -99,7 +99,7 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 	if len(chunks) == 1 {
 		return s.pushReplays(ctx, chunks[0])
 	}
-	jobs, err := jobs.Chunked(jobReplay, chunks)
+	jobs, err := jobs.ChunkJobs(jobReplay, chunks)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entri
 // Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
 func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
-	return s.projector.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
+	return s.projector.RunSharedRebuild(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
 }
 
 // buildReplays makes a list under the rule of jobs.Merge: the list exists before its facts are read, so that a change in

@@ -28,13 +28,13 @@ func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID
 // An ended show enters the existing lists, in every chunk of followers; follows, unfollows and restrictions between users
 // add a host's replays and remove them.
 func TestReplaysFollowTheFollows(t *testing.T) {
-	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(7)
+	eachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(7)
 		host, other, readers := users[0], users[1], users[2:]
 		w.Follow(host, readers...)
 		w.Follow(other, readers[:2]...)
 		first, second := newReplay(w, host), newReplay(w, other)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		want := func(user services.UserID, ids ...services.PostID) {
 			t.Helper()
 			if got := replaysOf(w, user); !slices.Equal(got, ids) {
@@ -46,18 +46,18 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 		}
 		w.Clock.Advance(time.Minute)
 		third := newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		want(readers[0], third, second, first)
 		want(readers[2], third, first)
 		want(readers[4], third, first)
 		want(host)
 		w.Follow(other, readers[2])
 		w.Unfollow(host, readers[0])
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		want(readers[2], third, second, first)
 		want(readers[0], second)
 		w.Follow(host, readers[0])
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		want(readers[0], third, second, first)
 		for _, kind := range []services.RestrictionKind{services.Mute, services.Hide} {
 			restriction := services.Restriction{Kind: kind, Owner: readers[1], Other: host, Made: w.IDs.Next()}
@@ -66,11 +66,11 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 			}
 			restrict(w, restriction, false)
 			want(readers[1], second)
-			w.Agree(users...)
+			w.CheckAgainstFacts(users...)
 			restrict(w, restriction, true)
 			want(readers[1], third, second, first)
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
@@ -80,20 +80,20 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.Rebuilds = 1 }}
 	fanouttest.EachWith(t, options, func(t *testing.T, w *fanouttest.World) {
 		install(w)
-		users := w.Users(4)
+		users := w.MakeUsers(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
 		newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, reader := range readers {
 			boardOf(w, reader)
 		}
 		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Projector.RebuildStats().Begun
 		dropLists(w, readers[0])
 		show := newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		enqueue(w, endJob(show))
-		w.Quiet(w.Fanout) // no list lacks a replay
+		w.RunAllJobs(w.Fanout) // no list lacks a replay
 		if got := serviceOf(w).ReplaysDelivered() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
@@ -111,20 +111,23 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		if got := after.Begun - rebuilt; got != uint64(len(readers)) || after.Most != 1 || after.Running != 0 {
 			t.Errorf("%d lists are made anew as %d rebuilds: %+v", len(readers), got, after)
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
 // Big hosts' replays are pushed to active followers, and idle followers get them when they return; replays of huge hosts are in
 // no list.
 func TestReplaysOfBigAndHugeHosts(t *testing.T) {
-	each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(4)
+	eachEnginePair(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(4)
 		host, idle := users[0], users[3]
 		w.Follow(host, users[1:]...)
 		first := newReplay(w, host)
-		w.Quiet(w.Fanout)
-		pin := func(mode services.AuthorMode) { w.Must(w.Fanout.PinMode(t.Context(), host, &mode)); w.Quiet(w.Fanout) }
+		w.RunAllJobs(w.Fanout)
+		pin := func(mode services.AuthorMode) {
+			w.Must(w.Fanout.PinMode(t.Context(), host, &mode))
+			w.RunAllJobs(w.Fanout)
+		}
 		pin(services.AuthorBig)
 		for _, user := range users {
 			boardOf(w, user)
@@ -135,7 +138,7 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 			boardOf(w, user)
 		}
 		second := newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		read := readBoard(w, idle)
 		if len(read.Replays) != 1 || !w.Projector.AwayIfSeenOn(read.Day) {
 			t.Errorf("who is idle was pushed %+v", read)
@@ -146,34 +149,34 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 				t.Errorf("user %d has the replays %v, want %v", user, got, both)
 			}
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 		pin(services.AuthorHuge)
 		newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, user := range users[1:] {
 			if got := replaysOf(w, user); !slices.Equal(got, both) {
 				t.Errorf("user %d has the replays %v, want %v: that of a huge host is pulled", user, got, both)
 			}
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
 // A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims the list to these replays.
 // After an unfollow the list is rebuilt if older replays must fill it.
 func TestLongListsOfReplays(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(3)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(3)
 		reader, host, other := users[0], users[1], users[2]
 		w.Follow(host, reader)
 		w.Follow(other, reader)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		many := func(host services.UserID, count int) {
 			ids := make([]services.PostID, count)
 			for i := range ids {
-				ids[i] = plan(w, host, time.Minute)
+				ids[i] = planShow(w, host, time.Minute)
 			}
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			start(w, ids...)
 			finish(w, ids...) // at the same time: their IDs decide the order
 			w.Clock.Advance(time.Second)
@@ -181,37 +184,37 @@ func TestLongListsOfReplays(t *testing.T) {
 		many(other, 40)
 		many(host, 310)
 		boardOf(w, reader)
-		w.Work(w.Fanout)
-		w.Agree(users...)
+		w.RunDueJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		many(other, 5)
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		if read := boardOf(w, reader); len(read.Replays) != services.Retention || !read.Floor.Replay {
 			t.Errorf("%d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
-		before := heldBy(w, reader)
+		before := readReplayList(w, reader)
 		clean(w)
-		if after := heldBy(w, reader); len(after.entries) != services.Retention || len(before.entries) <= services.Retention {
+		if after := readReplayList(w, reader); len(after.entries) != services.Retention || len(before.entries) <= services.Retention {
 			t.Errorf("the cleaner left %d of %d", len(after.entries), len(before.entries))
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 		w.Unfollow(host, reader)
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 		if read := boardOf(w, reader); len(read.Replays) != 45 || read.Floor.Replay {
 			t.Errorf("after an unfollow %d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
 // Concurrent readers, and readers after every kind of loss, find one complete list.
 func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(2)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(2)
 		w.Follow(users[0], users[1])
 		ids := []services.PostID{newReplay(w, users[0])}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(serviceOf(w).rebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
 		for range 8 {
@@ -233,14 +236,14 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 			lose()
 			w.Clock.Advance(time.Minute)
 			ids = slices.Insert(ids, 0, newReplay(w, users[0]))
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			if got := replaysOf(w, users[1]); !slices.Equal(got, ids) {
 				t.Errorf("%s was lost: the replays are %v, want %v", what, got, ids)
 			}
 		}
 		enqueue(w, endJob(ids[0]))
-		w.Quiet(w.Fanout)
-		w.Agree(users...)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
@@ -260,7 +263,7 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 		return err
 	})
 	enqueue(w, fanout.FollowJob(reader, author))
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 }
 
 // clean runs a cleaner once.
@@ -283,12 +286,12 @@ func clean(w *fanouttest.World) {
 // Data that was read before an unfollow is refused, and the follow is read again for that follower alone. A user who unfollowed
 // gets neither the replay nor the host. Users who follow again, or never unfollowed, get both.
 func TestRefusedReplaysAreReadAgain(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(4)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
 		first := newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, reader := range readers {
 			boardOf(w, reader)
 		}
@@ -313,7 +316,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 				t.Errorf("follower %d has the replays %v, want %v", i, got, want)
 			}
 		}
-		w.Must(w.Fanout.NameIn(t.Context(), rdb.Hosts, stamp, edges))
+		w.Must(w.Fanout.WriteNames(t.Context(), rdb.Hosts, stamp, edges))
 		for i, want := range [][]services.PostID{nil, {second, first}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || documentNames(w, readers[i], host) != (want != nil) {
 				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, documentNames(w, readers[i], host))

@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// remind records that users asked for a reminder of a show.
-func remind(w *fanouttest.World, show services.PostID, users ...services.UserID) {
+// addReminders records that users asked for a reminder of a show.
+func addReminders(w *fanouttest.World, show services.PostID, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, user := range users {
@@ -26,8 +26,8 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserID)
 	})
 }
 
-// reminded returns the shows of which a user was reminded by a notification, the newest first.
-func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
+// notifiedShows returns the shows of which a user was reminded by a notification, the newest first.
+func notifiedShows(w *fanouttest.World, user services.UserID) []services.PostID {
 	w.TB.Helper()
 	return notificationstest.Subjects(w, user, services.CategoryReminder)
 }
@@ -43,12 +43,12 @@ func storedShow(w *fanouttest.World, id services.PostID) Show {
 // A user who asked for a reminder of a show gets one when it starts, and nobody else does; users who cannot see the show by
 // then get none.
 func TestUsersWithAReminderAreNotified(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(5)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(5)
 		host, fan, other, blocker, unwanted := users[0], users[1], users[2], users[3], users[4]
-		show, cancelled := plan(w, host, time.Hour), plan(w, host, 2*time.Hour)
-		remind(w, show, fan, blocker, unwanted)
-		remind(w, cancelled, fan)
+		show, cancelled := planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)
+		addReminders(w, show, fan, blocker, unwanted)
+		addReminders(w, cancelled, fan)
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			for _, pair := range [][2]services.UserID{{blocker, host}, {host, unwanted}} {
 				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], Made: w.IDs.Next()}
@@ -64,19 +64,19 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		}
 		moveShows(w, []services.PostID{show}, later)
 		moveShows(w, []services.PostID{cancelled}, Show.Cancel)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
-			if got := reminded(w, user); len(got) != 0 {
+			if got := notifiedShows(w, user); len(got) != 0 {
 				t.Errorf("before the start user %d is notified of %v", user, got)
 			}
 		}
 		start(w, show)
 		start(w, show)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		finish(w, show)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for user, want := range map[services.UserID][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
-			if got := reminded(w, user); !slices.Equal(got, want) {
+			if got := notifiedShows(w, user); !slices.Equal(got, want) {
 				t.Errorf("user %d is notified of %v, want %v", user, got, want)
 			}
 		}
@@ -84,38 +84,38 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		if counts.Category != services.CategoryReminder || counts.Days[0] != 1 {
 			t.Errorf("the fan's badge has %+v", counts)
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
 // A worker may die at any step while it reminds more users than one step handles: each user is reminded exactly once.
-func TestRemindersAreExact(t *testing.T) {
+func TestEachUserIsRemindedOnceDespiteCrashes(t *testing.T) {
 	w := redisServerWorld(t, smallChunks)
 	fanouttest.CrashAnywhere(t, w, func() (check func()) {
-		users := w.Users(9)
-		show := plan(w, users[0], time.Hour)
-		remind(w, show, users[1:]...)
-		w.Quiet(w.Fanout)
+		users := w.MakeUsers(9)
+		show := planShow(w, users[0], time.Hour)
+		addReminders(w, show, users[1:]...)
+		w.RunAllJobs(w.Fanout)
 		start(w, show)
 		return func() {
 			for _, user := range users[1:] {
-				if got := reminded(w, user); !slices.Equal(got, []services.PostID{show}) {
+				if got := notifiedShows(w, user); !slices.Equal(got, []services.PostID{show}) {
 					t.Errorf("user %d is notified of %v, want %s", user, got, show)
 				}
 			}
-			w.Agree(users...)
+			w.CheckAgainstFacts(users...)
 		}
 	})
 }
 
 // Shows without further reports are closed when they are due and not earlier, each by its own times.
 func TestForgottenShowsAreClosed(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(2)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(2)
 		host, fan := users[0], users[1]
-		late, put, ended, live, over := plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour)
-		remind(w, late, fan)
-		w.Quiet(w.Fanout)
+		late, put, ended, live, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
+		addReminders(w, late, fan)
+		w.RunAllJobs(w.Fanout)
 		moveShows(w, []services.PostID{put}, func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
 			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
@@ -128,7 +128,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		stands := func(at time.Time, want map[services.PostID]ShowStatus) {
 			t.Helper()
 			w.Clock.Advance(at.Sub(w.Clock.Now()))
-			w.Work(w.Fanout)
+			w.RunDueJobs(w.Fanout)
 			for id, status := range want {
 				if got := storedShow(w, id); got.Status != status {
 					t.Errorf("at %s show %s is %s, want %s", at, id, got.Status, status)
@@ -149,27 +149,27 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		if got := storedShow(w, over); got != was {
 			t.Errorf("what was over is %+v, was %+v", got, was)
 		}
-		if got := reminded(w, fan); len(got) != 0 {
+		if got := notifiedShows(w, fan); len(got) != 0 {
 			t.Errorf("of one that never started somebody is notified: %v", got)
 		}
-		if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 {
+		if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}
 		// The node cache has the change, too.
 		if _, known, there := serviceOf(w).Memory.ShowAt(late, serviceOf(w).Memory.Version()); known && there {
 			t.Error("boards still have the one that nobody started")
 		}
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 	})
 }
 
 // After the limits are raised, a job that was queued before checks the show again when the new limit is reached.
 func TestClosingByLongerTimes(t *testing.T) {
-	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
-	show := plan(w, w.Users(1)[0], time.Hour)
-	w.Quiet(w.Fanout)
+	w := newShowNode(fanouttest.New(t, fanouttest.Options{})).World
+	show := planShow(w, w.MakeUsers(1)[0], time.Hour)
+	w.RunAllJobs(w.Fanout)
 	other := w.AnotherNode()
-	newStageWith(other, func(cfg *Config) { cfg.Limits = ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
+	newShowNodeWith(other, func(cfg *Config) { cfg.Limits = ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
 	patient := other.Fanout
 	planned := storedShow(w, show).PlannedAt
 	for _, step := range []struct {
@@ -177,7 +177,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 		status ShowStatus
 	}{{6 * time.Hour, ShowUpcoming}, {24*time.Hour - time.Millisecond, ShowUpcoming}, {24 * time.Hour, ShowCancelled}} {
 		w.Clock.Advance(planned.Add(step.after).Sub(w.Clock.Now()))
-		w.Work(patient)
+		w.RunDueJobs(patient)
 		if got := storedShow(w, show).Status; got != step.status {
 			t.Errorf("%s after its plan it is %s, want %s", step.after, got, step.status)
 		}
@@ -186,14 +186,14 @@ func TestClosingByLongerTimes(t *testing.T) {
 
 // The history that a session may need stays for as long as the session can live, and is dropped an hour later.
 func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
-	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
-	users := w.Users(2)
+	w := newShowNode(fanouttest.New(t, fanouttest.Options{})).World
+	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
-	show := plan(w, users[0], time.Hour)
-	w.Quiet(w.Fanout)
+	show := planShow(w, users[0], time.Hour)
+	w.RunAllJobs(w.Fanout)
 	start(w, show)
 	w.Unfollow(users[0], users[1])
-	w.Work(w.Fanout)
+	w.RunDueJobs(w.Fanout)
 	began := w.Clock.Now()
 	needed := func() (history int, unfollowed bool) {
 		list, err := database{w.Store}.ShowHistory(t.Context(), time.Time{})

@@ -4,12 +4,12 @@
 // A session is a version of the board and not a copy: every node makes the same page of a session from its cache of shows and
 // from the viewer's list of replays, usually in one or two round trips. Statuses and positions do not change within a session, whatever
 // the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position a show had,
-// span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and forgetFormers
+// span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and forgetFormerPositions
 // drop positions that no session can need any more.
 //
 // One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and an
 // entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and
-// Memory.followed notifies the watched followers and the open boards; the hub renders the followers' badges, and
+// Memory.finishRead notifies the watched followers and the open boards; the hub renders the followers' badges, and
 // watcher.readChange sends each open board the difference from its session. No document is written: each read computes the count,
 // from the node cache and the document's field with the position up to which the user has seen the board.
 //
@@ -75,11 +75,11 @@ type Service struct {
 	clock     services.Clock
 	expiry    services.SourceExpiry // after how many days an item leaves the count
 
-	// These come from Config, with its defaults filled in. idle is Config.SessionFor, longest is the longest life of a session.
-	limits        ShowLimits
-	sessions      Scope // which sessions share a slot
-	idle, longest time.Duration
-	buildWait     time.Duration
+	// These come from Config, with its defaults filled in. idleTime is Config.SessionFor, longestLife is the longest life of a session.
+	limits                ShowLimits
+	sessions              Scope // which sessions share a slot
+	idleTime, longestLife time.Duration
+	buildWait             time.Duration
 
 	// replaysDelivered is for metrics: how often a list got replays that it lacked.
 	replaysDelivered atomic.Uint64
@@ -103,19 +103,19 @@ func New(cfg Config) *Service {
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
 		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Fanout.Projector.Expiry(),
-		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: maxSessionLifeInIdleTimes * cfg.SessionFor,
+		sessions: cfg.Sessions, idleTime: cfg.SessionFor, longestLife: maxSessionLifeInIdleTimes * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
-		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
+		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longestLife+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	// From here on rebuilds, follows, audits and the janitor include boards. They call the registered functions, so that the
 	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
-	cfg.Fanout.Projector.RegisterHosts(s.hostsBy)
+	cfg.Fanout.Projector.RegisterHosts(s.followedHosts)
 	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.Projector.RegisterExpiringRows("former places of shows", s.forgetting(forgetFormers))
+	cfg.Fanout.Projector.RegisterExpiringRows("former places of shows", s.forgetting(forgetFormerPositions))
 	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetting(forgetPastFollows))
 	return s
 }
@@ -127,7 +127,7 @@ const keepLonger = time.Hour
 // forgetting returns a function that deletes the rows that are older than every session that may be open.
 func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
-		return forget(ctx, s.store, s.clock.Now().Add(-s.longest-keepLonger))
+		return forget(ctx, s.store, s.clock.Now().Add(-s.longestLife-keepLonger))
 	}
 }
 

@@ -21,17 +21,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // configOf is the configuration of the shows of a world's node.
 func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 	return Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
+		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Log: w.Caches.Log, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
 	}
 }
 
 // install adds notifications and shows to a world's node and to the nodes made later.
 func install(w *fanouttest.World) *fanouttest.World {
 	notificationstest.Install(w)
-	w.Compare(compareBoards)
+	w.RegisterComparison(compareBoards)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
 		cfg := configOf(w, f)
-		if former, made := w.Shows.(*Service); made && former.reader == w.Memory.Reader { // this node has a service already
+		if former, made := w.Shows.(*Service); made && former.reader == w.Caches.Reader { // this node has a service already
 			cfg.Memory = former.Memory
 		}
 		w.Shows = New(cfg)
@@ -42,8 +42,8 @@ func install(w *fanouttest.World) *fanouttest.World {
 // serviceOf is the service that install made last.
 func serviceOf(w *fanouttest.World) *Service { return w.Shows.(*Service) }
 
-// each runs a test on both engine pairs, in worlds with shows.
-func each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *fanouttest.World)) {
+// eachEnginePair runs a test on both engine pairs, in worlds with shows.
+func eachEnginePair(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *fanouttest.World)) {
 	t.Helper()
 	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) { test(t, install(w)) })
 }
@@ -54,14 +54,14 @@ func redisServerWorld(t *testing.T, settings func(*fanout.Config)) *fanouttest.W
 	return install(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
-// hall is a node that serves boards on real engines.
-type hall struct {
+// boardNode is a node that serves boards on real engines.
+type boardNode struct {
 	*fanouttest.World
 	boards *Service
 }
 
-// newHall makes the service with a long wait for rebuilds; change, if not nil, changes its configuration.
-func newHall(w *fanouttest.World, change func(*Config)) hall {
+// newBoardNode makes the service with a long wait for rebuilds; change, if not nil, changes its configuration.
+func newBoardNode(w *fanouttest.World, change func(*Config)) boardNode {
 	cfg := configOf(w, w.Fanout)
 	cfg.BuildWait = 10 * time.Second
 	if change != nil {
@@ -69,11 +69,11 @@ func newHall(w *fanouttest.World, change func(*Config)) hall {
 	}
 	s := New(cfg)
 	w.Shows = s
-	return hall{w, s}
+	return boardNode{w, s}
 }
 
 // smallChunks makes chunks of two followers: five followers are three chunks.
-func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
+func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 
 // lowThresholds makes authors big with 3 followers and huge with 5, in small chunks.
 func lowThresholds(cfg *fanout.Config) {
@@ -99,14 +99,14 @@ func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	return []fanouttest.Step{
 		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
-			plan(w, users[0], time.Hour)
-			start(w, plan(w, users[0], time.Hour))
+			planShow(w, users[0], time.Hour)
+			start(w, planShow(w, users[0], time.Hour))
 			newReplay(w, users[0])
 		}},
 		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			newReplay(w, users[0])
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			for _, user := range users {
 				boardOf(w, user)
 			}
@@ -115,7 +115,7 @@ func steps() []fanouttest.Step {
 			w.Follow(users[1], users[2:]...)
 			newReplay(w, users[0])
 			newReplay(w, users[1])
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			for _, user := range users {
 				boardOf(w, user)
 			}
@@ -136,7 +136,7 @@ func steps() []fanouttest.Step {
 
 // Every kind of job makes the views equal to the facts, and repeating all of them changes nothing.
 func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
-	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	eachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}

@@ -23,7 +23,7 @@ type memoryFacts interface {
 	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
 	// ShowHistory lists the former positions of shows that moved since a time. If a show was over when it was put on
 	// boards, its row says that it had no position before: from version 0 until that one.
-	ShowHistory(ctx context.Context, since time.Time) ([]Former, error)
+	ShowHistory(ctx context.Context, since time.Time) ([]FormerPosition, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
 	// HostVersions lists up to limit hosts with IDs above after, in the order of their IDs.
@@ -53,7 +53,7 @@ type Memory struct {
 	horizon     time.Duration                           // how long former positions are kept
 	recentShows *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
 
-	following *changelog.Following // reads the log of shows
+	following *changelog.KindFollower // reads the log of shows
 	// mu guards state and what state points to. It does not guard the version of the log: following raises the version after
 	// apply has returned.
 	mu    sync.RWMutex
@@ -82,16 +82,16 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	m := &Memory{
 		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
 		recentShows: changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
-		readers:     newReceivers(clock, log.NotifyMoved), boards: newReceivers(clock, wakeBoards),
+		readers:     newReceivers(clock, log.NotifyReaders), boards: newReceivers(clock, wakeBoards),
 	}
-	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.followed})
-	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned, Unfollow: m.readers.leave})
+	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.finishRead})
+	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned, Unfollow: m.readers.remove})
 	return m
 }
 
-// Follow sets the hosts in the badges of a user who is watched on this node, until the next Follow or until the user leaves. It
+// SetReaderHosts sets the hosts in the badges of a user who is watched on this node, until the next call or until the user leaves. It
 // is called before the shows are read, so that no move of a show is missed in between.
-func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
+func (m *Memory) SetReaderHosts(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.setHosts(user, hosts)
 }
 
@@ -132,8 +132,8 @@ func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 // host reads their own show back from this cache.
 func (m *Memory) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
 
-// followed drops the data that no session needs any more, and notifies the receivers of changes.
-func (m *Memory) followed(err error) {
+// finishRead drops the data that no session needs any more, and notifies the receivers of changes.
+func (m *Memory) finishRead(err error) {
 	// After an error nothing was applied, and the next read of the log forgets as well.
 	if err == nil {
 		m.forget()
@@ -227,7 +227,7 @@ func (m *Memory) load(ctx context.Context) error {
 		return err
 	}
 	state.fill(ended, history)
-	m.install(state)
+	m.replaceState(state)
 	return nil
 }
 
@@ -263,7 +263,7 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 
 // fill adds the ended shows and the former positions to the active shows. Only the history has the times of the moves, which
 // decide when a former position can be forgotten.
-func (s *showState) fill(ended []Show, history []Former) {
+func (s *showState) fill(ended []Show, history []FormerPosition) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
 	}
@@ -274,25 +274,25 @@ func (s *showState) fill(ended []Show, history []Former) {
 		one.settled = true
 	}
 	for _, former := range history {
-		s.addFormer(former)
+		s.addFormerPosition(former)
 	}
 	for _, one := range s.byID {
 		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {
 			// The history has no move of this show: the time of its last change decides when it is forgotten.
 			one.settled = false
-			s.recentMoves = append(s.recentMoves, recentMove{one.updated / 1000, one.id, one.version})
+			s.recentMoves = append(s.recentMoves, recentMove{one.updatedMicros / 1000, one.id, one.version})
 		}
 	}
 	slices.SortStableFunc(s.recentMoves, func(a, b recentMove) int { return cmp.Compare(a.at, b.at) })
 }
 
-// install replaces the cache with the loaded state. It is unknown which shows have changed, so all receivers are to be notified.
-func (m *Memory) install(state *showState) {
+// replaceState replaces the cache with the loaded state. It is unknown which shows have changed, so all receivers are to be notified.
+func (m *Memory) replaceState(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Versions must not fall, although an erased host has no row any more and a restored backup has older versions. A lower sum of
 	// versions would make the badges of all followers of that host look older than the badges that were sent before.
-	m.state.hosts.each(func(former *cachedHost) { state.raise(former.number, former.version) })
+	m.state.hosts.each(func(former *cachedHost) { state.raise(former.userID, former.version) })
 	m.state = state
 	m.recentShows.Clear()
 	m.changed.anyHost = true

@@ -44,7 +44,7 @@ func fullMemory(tb testing.TB) (m *cache, version uint64) {
 			state.put(one, noon)
 		}
 	}
-	m.Shows.install(state)
+	m.Shows.replaceState(state)
 	return m, version
 }
 
@@ -110,7 +110,7 @@ func BenchmarkBoardOfBusyHosts(b *testing.B) {
 	}
 	m := newShowSQL().cache()
 	readLog(b, m)
-	m.Shows.install(state)
+	m.Shows.replaceState(state)
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Shows.activeAt(list, hosts*each, ShowPlace{}, benchPage)
@@ -152,7 +152,7 @@ func BenchmarkShowMemory(b *testing.B) {
 type headsOfHosts [][]span
 
 func (h headsOfHosts) Len() int           { return len(h) }
-func (h headsOfHosts) Less(i, j int) bool { return bySpan(h[i][0], h[j][0]) < 0 }
+func (h headsOfHosts) Less(i, j int) bool { return compareSpans(h[i][0], h[j][0]) < 0 }
 func (h headsOfHosts) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *headsOfHosts) Push(x any)        { *h = append(*h, x.([]span)) }
 func (h *headsOfHosts) Pop() any {
@@ -190,7 +190,7 @@ func allSpans(state *showState) (all []span) {
 			all = append(all, known.shows.active...)
 		}
 	})
-	slices.SortFunc(all, bySpan)
+	slices.SortFunc(all, compareSpans)
 	return all
 }
 

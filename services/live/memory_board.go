@@ -172,13 +172,13 @@ func (s *span) frozen() Show {
 	if s.from == whole.Version && whole.Status != ShowUpcoming {
 		return whole
 	}
-	whole.Version, whole.EndedAt, whole.CancelledAt = s.from, moment(0), moment(0)
+	whole.Version, whole.EndedAt, whole.CancelledAt = s.from, fromMillis(0), fromMillis(0)
 	// The score holds the time of that position, so no copy of the former show is kept: texts are the present ones.
 	if s.score > 0 {
-		whole.Status, whole.StartedAt = ShowLive, moment(s.score)
+		whole.Status, whole.StartedAt = ShowLive, fromMillis(s.score)
 		return whole
 	}
-	whole.Status, whole.PlannedAt, whole.StartedAt = ShowUpcoming, moment(-s.score), moment(0)
+	whole.Status, whole.PlannedAt, whole.StartedAt = ShowUpcoming, fromMillis(-s.score), fromMillis(0)
 	whole.LiveVersion, whole.LiveStamp = 0, 0
 	return whole
 }

@@ -10,7 +10,7 @@ import (
 // cachedHost is a user who has or had a show on boards. Its summary lets a board of many hosts skip most of them without
 // reading their shows.
 type cachedHost struct {
-	number          services.UserID // the user ID
+	userID          services.UserID // 0: a free slot of the table
 	version         uint64          // of the log, at which the set of live shows last changed
 	active, replays int64           // the greatest scores of the spans in these lists
 	shows           *hostShows      // nil: none is cached
@@ -35,7 +35,7 @@ func (t *hostTable) slot(number services.UserID) *cachedHost {
 	// The mask has as many ones as the index has bits: shift the product down to them.
 	at := uint32(number) * spread >> (32 - bits.Len32(mask))
 	for {
-		if slot := &t.slots[at&mask]; slot.number == number || slot.number == 0 {
+		if slot := &t.slots[at&mask]; slot.userID == number || slot.userID == 0 {
 			return slot
 		}
 		// At most half of the slots are used, so a free one ends the walk soon.
@@ -50,29 +50,29 @@ func (t *hostTable) get(number services.UserID) *cachedHost { return t.slot(numb
 // add returns a host for modification, and adds it if needed. The pointer is valid until the next add.
 func (t *hostTable) add(number services.UserID) *cachedHost {
 	slot := t.slot(number)
-	if slot.number == number {
+	if slot.userID == number {
 		return slot
 	}
 	if t.taken++; 2*t.taken > len(t.slots) {
 		former := t.slots
 		t.slots = make([]cachedHost, 2*len(former))
 		for _, one := range former {
-			if one.number > 0 {
-				*t.slot(one.number) = one
+			if one.userID > 0 {
+				*t.slot(one.userID) = one
 			}
 		}
 		// slot still points into the former table.
 		slot = t.slot(number)
 	}
 	// MinInt64 is below every score, so boards skip the host.
-	*slot = cachedHost{number: number, active: math.MinInt64, replays: math.MinInt64}
+	*slot = cachedHost{userID: number, active: math.MinInt64, replays: math.MinInt64}
 	return slot
 }
 
 // each calls call with every host.
 func (t *hostTable) each(call func(*cachedHost)) {
 	for i := range t.slots {
-		if t.slots[i].number > 0 {
+		if t.slots[i].userID > 0 {
 			call(&t.slots[i])
 		}
 	}

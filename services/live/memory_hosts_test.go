@@ -22,17 +22,17 @@ func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 		}
 		for range 50 {
 			one := number.Draw(r, "asked")
-			if got := table.get(one); got.version != want[one] || got.shows != nil || (got.number == one) != has(want, one) {
+			if got := table.get(one); got.version != want[one] || got.shows != nil || (got.userID == one) != has(want, one) {
 				r.Fatalf("the host %d is %+v, want %d", one, got, want[one])
 			}
 		}
-		if got := table.get(0); got.number != 0 || got.version != 0 {
+		if got := table.get(0); got.userID != 0 || got.version != 0 {
 			r.Fatalf("nobody is %+v", got)
 		}
 		count := 0
 		table.each(func(one *cachedHost) {
-			if count++; want[one.number] != one.version {
-				r.Fatalf("of all the host %d is %+v, want %d", one.number, one, want[one.number])
+			if count++; want[one.userID] != one.version {
+				r.Fatalf("of all the host %d is %+v, want %d", one.userID, one, want[one.userID])
 			}
 		})
 		if count != len(want) || 2*count > len(table.slots) {

@@ -15,17 +15,17 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// hosting writes a host's shows the way mutations do.
-type hosting struct {
+// showWriter writes a host's shows the way mutations do.
+type showWriter struct {
 	*testing.T
 	*sql.DB
 	now time.Time
 }
 
-func (h *hosting) Now() time.Time { return h.now }
+func (h *showWriter) Now() time.Time { return h.now }
 
 // change writes a show in a transaction, with its log entry and its former position, and returns it.
-func (h *hosting) change(before, after Show) Show {
+func (h *showWriter) change(before, after Show) Show {
 	h.Helper()
 	ctx := h.Context()
 	h.now = h.now.Add(time.Minute)
@@ -53,9 +53,9 @@ func (h *hosting) change(before, after Show) Show {
 		}
 		after = change.Show
 		if before.ID == 0 {
-			return insert(ctx, tx, after)
+			return putShow(ctx, tx, after)
 		}
-		return update(ctx, tx, after, &Former{
+		return rewriteShow(ctx, tx, after, &FormerPosition{
 			Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
 		})
 	})
@@ -83,7 +83,7 @@ func boardsAt(m *Memory, version uint64) (all boardAt) {
 // and counts with the same versions.
 func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
+		h := &showWriter{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
 		h.DB = sqltest.Open(t, sql.Config{URL: url, Clock: h})
 		node := func() *Memory {
 			return newMemory(changelog.New(changelog.Config{Log: nodecache.SQL{DB: h.DB}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.DB}, 13*time.Hour)

@@ -99,7 +99,7 @@ func (h *history) importMany() {
 			s.versions[one.Host] = s.head
 		case ShowReplay:
 			one.EndedAt = one.PlannedAt
-			s.history = append(s.history, Former{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
+			s.history = append(s.history, FormerPosition{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
 		}
 		s.shows[one.ID] = one
 		h.states = append(h.states, one)
@@ -295,12 +295,12 @@ func (h *history) checkForgotten(m *cache) {
 			return
 		}
 		for _, list := range [][]span{known.shows.active, known.shows.replays} {
-			if !slices.IsSortedFunc(list, bySpan) {
-				h.r.Fatalf("the spans of %d are not in their order: %v", known.number, list)
+			if !slices.IsSortedFunc(list, compareSpans) {
+				h.r.Fatalf("the spans of %d are not in their order: %v", known.userID, list)
 			}
 		}
 		if spans += len(known.shows.active) + len(known.shows.replays); len(known.shows.active)+len(known.shows.replays) == 0 {
-			h.r.Fatalf("of the host %d an empty memory is kept", known.number)
+			h.r.Fatalf("of the host %d an empty memory is kept", known.userID)
 		}
 	})
 	if len(state.byID) != want || spans != want || len(state.recentMoves) != 0 {

@@ -8,13 +8,13 @@ import (
 
 // Move is a show that has moved since a version.
 type Move struct {
-	Was Show // as it was at that version; without an ID: no board had it
-	Is  Show // as it is now
+	Before Show // as it was at that version; without an ID: no board had it
+	Now    Show // as it is now
 }
 
-// movedSince lists the shows of hosts that moved after a version, in no order. Shows that have come onto boards since and have
-// left them again are omitted. movedSince needs no log: it compares the spans that hold at the version with the present spans.
-func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
+// movesSince lists the shows of hosts that moved after a version, in no order. Shows that have come onto boards since and have
+// left them again are omitted. movesSince needs no log: it compares the spans that hold at the version with the present spans.
+func (m *Memory) movesSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
@@ -26,12 +26,12 @@ func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (mo
 }
 
 // appendMoves adds the moves of one host's shows. First come shows that boards had at the version, then shows that came onto boards
-// since, for which Was is empty.
+// since, for which Before is empty.
 func (h *hostShows) appendMoves(moves []Move, version uint64) []Move {
 	first := len(moves)
 	for _, one := range h.active { // replays no longer move
 		if one.show.version > version && one.holdsAt(version) {
-			moves = append(moves, Move{Was: one.frozen(), Is: one.show.whole()})
+			moves = append(moves, Move{Before: one.frozen(), Now: one.show.whole()})
 		}
 	}
 	// One host has few moves, so a search is faster than a set.
@@ -42,8 +42,8 @@ func (h *hostShows) appendMoves(moves []Move, version uint64) []Move {
 			if one.until != 0 || one.from <= version {
 				continue
 			}
-			if !slices.ContainsFunc(there, func(move Move) bool { return move.Is.ID == one.show.id }) {
-				moves = append(moves, Move{Is: one.show.whole()})
+			if !slices.ContainsFunc(there, func(move Move) bool { return move.Now.ID == one.show.id }) {
+				moves = append(moves, Move{Now: one.show.whole()})
 			}
 		}
 	}

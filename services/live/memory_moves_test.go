@@ -62,8 +62,8 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				}
 			}
 			var got []string
-			for _, move := range m.Shows.movedSince(hosts, uint64(version)) {
-				got = append(got, fmt.Sprint(move.Is.ID, move.Was.Status, move.Was.Place(), move.Is.Status, move.Is.Place()))
+			for _, move := range m.Shows.movesSince(hosts, uint64(version)) {
+				got = append(got, fmt.Sprint(move.Now.ID, move.Before.Status, move.Before.Place(), move.Now.Status, move.Now.Place()))
 			}
 			slices.Sort(got)
 			slices.Sort(want)

@@ -12,7 +12,7 @@ import (
 )
 
 // Whole shows come from the cache, then from recently read ones, then from SQL. A show on no board is read each time.
-func TestWholeShows(t *testing.T) {
+func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	s.schedule(1, 7, 5)
@@ -50,7 +50,7 @@ func TestWholeShows(t *testing.T) {
 	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
-	s.sqlDown = errors.New("away")
+	s.readError = errors.New("away")
 	if _, err := m.Shows.Shows(t.Context(), []services.PostID{9}); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
@@ -82,9 +82,9 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	var notified atomic.Int64
-	m.Log.OnReadersMoved(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
+	m.Log.OnReadersNotified(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
 	readLog(t, m)
-	m.Shows.Follow(reader, followedAuthors(7, 8))
+	m.Shows.SetReaderHosts(watchedUser, followedAuthors(7, 8))
 	step := func(want int64, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
@@ -112,7 +112,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	s.head++ // its entry was trimmed, and everything is loaded: it is unknown which shows changed
 	s.schedule(3, 7, 9)
 	step(3, "a load")
-	m.Log.Unfollow([]services.UserID{reader})
+	m.Log.Unfollow([]services.UserID{watchedUser})
 	s.start(3, 9)
 	step(3, "leaving")
 	sequence := m.Shows.CountLive(followedAuthors(7), 0).Sequence
@@ -141,7 +141,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 		for i, want := range []bool{wantOne, wantOther} {
 			got := false
 			select {
-			case <-[]*HostWatch{one, other}[i].Moved():
+			case <-[]*HostWatch{one, other}[i].Changed():
 				got = true
 			default:
 			}
@@ -186,13 +186,13 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	m.Shows.apply(s.log)
 	m.Shows.boards.notifyPending() // as a timer does
 	select {
-	case <-board.Moved():
+	case <-board.Changed():
 		t.Errorf("the board was notified at version %d", m.Shows.Version())
 	default:
 	}
 	readLog(t, m)
 	select {
-	case <-board.Moved():
+	case <-board.Changed():
 	default:
 		t.Error("the board was not notified")
 	}
@@ -289,7 +289,7 @@ func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 	if got := activeIDs(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loads != loads+1 {
 		t.Errorf("the board has %v after %d loads", got, s.loads-loads)
 	}
-	s.sqlDown = errors.New("away")
+	s.readError = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
@@ -324,7 +324,7 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 				}
 				watch := m.Shows.watchHosts()
 				watch.SetHosts(followedAuthors(1, 2))
-				m.Shows.Follow(reader, followedAuthors(1, 2))
+				m.Shows.SetReaderHosts(watchedUser, followedAuthors(1, 2))
 				watch.Close()
 			}
 		})

@@ -28,7 +28,7 @@ type cachedShow struct {
 	version, liveVersion               uint64
 	liveStamp                          services.PostID
 	planned, started, ended, cancelled int64 // ms; 0: not yet
-	updated                            int64 // us
+	updatedMicros                      int64 // us
 	text                               string
 	host                               services.UserID
 	titleBytes, coverBytes             uint32 // lengths in bytes of the first two parts of text: title, cover URL, replay URL
@@ -66,8 +66,8 @@ func (s *span) holdsAt(version uint64) bool {
 	return s.from <= version && (s.until == 0 || version < s.until)
 }
 
-// bySpan sorts spans as boards do, and spans of one show at one position by their versions.
-func bySpan(a, b span) int {
+// compareSpans orders spans as boards do, and spans of one show at one position by their versions.
+func compareSpans(a, b span) int {
 	switch {
 	case a.score != b.score:
 		return cmp.Compare(b.score, a.score)
@@ -77,7 +77,7 @@ func bySpan(a, b span) int {
 	return cmp.Compare(a.from, b.from)
 }
 
-// before reports whether a span is above another one that holds at the same version. It orders spans as bySpan does, but copies
+// before reports whether a span is above another one that holds at the same version. It orders spans as compareSpans does, but copies
 // nothing.
 func (s *span) before(other *span) bool {
 	return s.score > other.score || s.score == other.score && s.id > other.id
@@ -85,7 +85,7 @@ func (s *span) before(other *span) bool {
 
 // addSpan puts a span into a list unless it is there, and returns its index.
 func addSpan(list []span, one span) ([]span, int) {
-	at, known := slices.BinarySearchFunc(list, one, bySpan)
+	at, known := slices.BinarySearchFunc(list, one, compareSpans)
 	if known {
 		return list, at
 	}
@@ -134,7 +134,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 		s.hosts.add(known.host).summarize()
 		return true
 	// Entries of one show are in order, but a load may have brought a later text already.
-	case next.Version == known.version && updated >= known.updated:
+	case next.Version == known.version && updated >= known.updatedMicros:
 		former := known.text
 		known.ended = millis(next.EndedAt) // an end may be reported before the start
 		known.setTexts(next)
@@ -171,8 +171,8 @@ func (s *showState) enter(known *cachedShow) {
 	}
 }
 
-// addFormer adds a former position of a show.
-func (s *showState) addFormer(former Former) {
+// addFormerPosition adds a former position of a show.
+func (s *showState) addFormerPosition(former FormerPosition) {
 	known := s.byID[former.Show]
 	if known == nil {
 		return // the show was published after the load began, and the log will bring it
@@ -253,7 +253,7 @@ func (k *cachedShow) is(status ShowStatus) bool {
 // place is the show's present position. It uses Show.Place, so that the order of boards is defined once.
 func (k *cachedShow) place() ShowPlace {
 	return Show{
-		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
+		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: fromMillis(k.planned), StartedAt: fromMillis(k.started), EndedAt: fromMillis(k.ended),
 	}.Place()
 }
 
@@ -267,7 +267,7 @@ func (k *cachedShow) move(next Show) {
 
 // setTexts copies the texts of a show. Unchanged texts keep their string, which spares an allocation for each start and end.
 func (k *cachedShow) setTexts(next Show) {
-	k.updated = next.UpdatedAt.UnixMicro()
+	k.updatedMicros = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {
 		return
 	}
@@ -284,8 +284,8 @@ func (k *cachedShow) whole() Show {
 	title, cover, replay := k.texts()
 	return Show{
 		ID: k.id, Host: k.host, Title: title, CoverURL: cover, ReplayURL: replay, Status: ShowStatuses[k.status],
-		PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended), CancelledAt: moment(k.cancelled),
-		UpdatedAt: time.UnixMicro(k.updated).UTC(), Version: k.version, LiveVersion: k.liveVersion, LiveStamp: k.liveStamp, Pull: k.pull,
+		PlannedAt: fromMillis(k.planned), StartedAt: fromMillis(k.started), EndedAt: fromMillis(k.ended), CancelledAt: fromMillis(k.cancelled),
+		UpdatedAt: time.UnixMicro(k.updatedMicros).UTC(), Version: k.version, LiveVersion: k.liveVersion, LiveStamp: k.liveStamp, Pull: k.pull,
 	}
 }
 
@@ -297,8 +297,8 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// moment is the inverse of millis.
-func moment(ms int64) (t time.Time) {
+// fromMillis is the inverse of millis.
+func fromMillis(ms int64) (t time.Time) {
 	if ms != 0 {
 		t = time.UnixMilli(ms).UTC()
 	}

@@ -19,9 +19,9 @@ import (
 // showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
 type showSQL struct {
 	log        []changelog.Entry
-	sqlDown    error // what reads return while SQL does not answer; nil: it answers
+	readError  error // what reads return while SQL does not answer; nil: it answers
 	shows      map[services.PostID]Show
-	history    []Former
+	history    []FormerPosition
 	versions   map[services.UserID]uint64 // of the hosts, see HostVersion
 	head       uint64                     // the newest version of the log
 	now        time.Time
@@ -67,7 +67,7 @@ func (s *showSQL) move(next Show) Show {
 	}
 	s.append(next.ID.String(), entry)
 	if known || next.Status == ShowReplay {
-		s.history = append(s.history, Former{
+		s.history = append(s.history, FormerPosition{
 			Show: next.ID, Host: next.Host, Version: former.Version, Until: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
 		})
 	}
@@ -96,11 +96,11 @@ func (s *showSQL) append(key string, entry any) {
 func (s *showSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	s.loads++
 	s.beforeRead("head")
-	return s.head, 0, s.sqlDown
+	return s.head, 0, s.readError
 }
 
 func (s *showSQL) LogHeads(context.Context) (map[string]uint64, error) {
-	return map[string]uint64{LogKind: s.head}, s.sqlDown
+	return map[string]uint64{LogKind: s.head}, s.readError
 }
 
 func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []changelog.Entry, err error) {
@@ -113,7 +113,7 @@ func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit
 			after = append(after, entry)
 		}
 	}
-	return after, s.sqlDown
+	return after, s.readError
 }
 
 func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
@@ -124,7 +124,7 @@ func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.
 			found[id] = show
 		}
 	}
-	return found, s.sqlDown
+	return found, s.readError
 }
 
 // showsWhere lists the shows that a condition accepts, by host, the newest end first.
@@ -152,25 +152,25 @@ func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit in
 		}
 		list = append(list, one)
 	}
-	return list, s.sqlDown
+	return list, s.readError
 }
 
 func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
 	s.beforeRead("ended")
 	return s.showsWhere(func(one Show) bool {
 		return (one.Status == ShowReplay || one.Status == ShowCancelled) &&
-			slices.ContainsFunc(s.history, func(f Former) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
-	}), s.sqlDown
+			slices.ContainsFunc(s.history, func(f FormerPosition) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
+	}), s.readError
 }
 
-func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []Former, err error) {
+func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []FormerPosition, err error) {
 	s.beforeRead("history")
 	for _, former := range s.history {
 		if !former.UntilAt.Before(since) {
 			list = append(list, former)
 		}
 	}
-	return list, s.sqlDown
+	return list, s.readError
 }
 
 func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
@@ -179,7 +179,7 @@ func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limi
 		of := s.showsWhere(func(one Show) bool { return one.Host == host && one.Pull && one.Status == ShowReplay })
 		list = append(list, of[:min(limit, len(of))]...)
 	}
-	return list, s.sqlDown
+	return list, s.readError
 }
 
 func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostVersion, err error) {
@@ -193,7 +193,7 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 			list = append(list, HostVersion{Host: host, Version: s.versions[host], Pulls: hosts[host]})
 		}
 	}
-	return list, s.sqlDown
+	return list, s.readError
 }
 
 // schedule commits an upcoming show of a host, planned a number of minutes after noon, and returns it.
@@ -240,8 +240,8 @@ func showIDs(shows []Show) (list []services.PostID) {
 	return list
 }
 
-// reader is a watched user.
-const reader = services.UserID(7)
+// watchedUser is a watched user.
+const watchedUser = services.UserID(7)
 
 // followedAuthors returns follows of authors, all from the first moment on.
 func followedAuthors(authors ...services.UserID) (list []services.FollowedAuthor) {
@@ -356,7 +356,7 @@ func TestCatchingUp(t *testing.T) {
 	if err := m.Shows.catchUp(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.Shows.Version() != version {
 		t.Errorf("at %d, and beyond the head: %v", m.Shows.Version(), err)
 	}
-	s.sqlDown = errors.New("away")
+	s.readError = errors.New("away")
 	if err := m.Shows.catchUp(t.Context(), version); err != nil {
 		t.Errorf("what is there needs no SQL: %v", err)
 	}

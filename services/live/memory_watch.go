@@ -50,8 +50,8 @@ func (a *receivers[K]) setHosts(receiver K, hosts []services.FollowedAuthor) {
 	}
 }
 
-// leave ends the notifications of some receivers. A notification that is under way may still reach them.
-func (a *receivers[K]) leave(list []K) {
+// remove ends the notifications of some receivers. A notification that is under way may still reach them.
+func (a *receivers[K]) remove(list []K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range list {
@@ -123,29 +123,29 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 
 // HostWatch notifies an open board when a show of one of its hosts has changed.
 type HostWatch struct {
-	boards *receivers[*HostWatch]
-	moved  chan struct{} // what Moved returns
+	boards  *receivers[*HostWatch]
+	changed chan struct{} // what Changed returns
 }
 
 // watchHosts opens a watch without hosts; SetHosts sets them. Close it with the board.
 func (m *Memory) watchHosts() *HostWatch {
-	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
+	return &HostWatch{boards: m.boards, changed: make(chan struct{}, 1)}
 }
 
-// Moved is a channel that gets a token when the position or the texts of a show have changed since the last token was taken.
-func (w *HostWatch) Moved() <-chan struct{} { return w.moved }
+// Changed is a channel that gets a token when the position or the texts of a show have changed since the last token was taken.
+func (w *HostWatch) Changed() <-chan struct{} { return w.changed }
 
 // SetHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
 func (w *HostWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
 
 // Close ends the watch.
-func (w *HostWatch) Close() { w.boards.leave([]*HostWatch{w}) }
+func (w *HostWatch) Close() { w.boards.remove([]*HostWatch{w}) }
 
 // wakeBoards leaves a token for each board that has none.
 func wakeBoards(boards []*HostWatch) {
 	for _, board := range boards {
 		select {
-		case board.moved <- struct{}{}:
+		case board.changed <- struct{}{}:
 		default: // it has a token already
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql"
 )
 
-// boards is a history of hosts, some of whom become big and huge, and of their followers.
-type boards struct {
+// hostHistory is a history of hosts, some of whom become big and huge, and of their followers.
+type hostHistory struct {
 	*fanouttest.World
 	t       *rapid.T
 	hosts   []services.UserID
@@ -34,22 +34,22 @@ type boards struct {
 // facts, and the audit finds nothing.
 func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
-		cfg.Chunk = 1
+		cfg.ChunkSize = 1
 		cfg.Thresholds = services.Thresholds{Big: 100, Huge: 200}
 	}
-	each(t, settings, func(t *testing.T, w *fanouttest.World) {
-		fanouttest.FewerOn(t, w, 4)
+	eachEnginePair(t, settings, func(t *testing.T, w *fanouttest.World) {
+		fanouttest.ReduceHistories(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
-			users := w.Users(4)
+			users := w.MakeUsers(4)
 			none := func() map[[2]services.UserID]bool { return map[[2]services.UserID]bool{} }
-			b := &boards{World: w, t: t, hosts: users[:2], readers: users[1:], follows: none(), muted: none(), unsure: none()}
+			b := &hostHistory{World: w, t: t, hosts: users[:2], readers: users[1:], follows: none(), muted: none(), unsure: none()}
 			b.begin(rapid.Bool().Draw(t, "with lists"))
 			for range rapid.IntRange(5, 30).Draw(t, "steps") {
 				b.step()
 				b.checkNamed()
 			}
 			b.Clock.Advance(31 * time.Second)
-			b.Quiet(b.AnotherFanout())
+			b.RunAllJobs(b.AnotherFanout())
 			for _, host := range b.hosts {
 				if known, named, err := readHost(b.TB.Context(), b.Store.Runner, host); err != nil || known && !named {
 					t.Fatalf("host %d is known %v and named %v: %v", host, known, named, err)
@@ -64,7 +64,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 					t.Fatalf("the audit finds of user %d: %v, %v", user, differed, err)
 				}
 			}
-			if _, dead := b.Jobs(); dead > 0 {
+			if _, dead := b.CountJobs(); dead > 0 {
 				t.Fatalf("%d jobs are dead", dead)
 			}
 		})
@@ -72,7 +72,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 }
 
 // begin lets all readers follow the hosts. If lists is set, shows exist already and every board has been read.
-func (b *boards) begin(lists bool) {
+func (b *hostHistory) begin(lists bool) {
 	for _, host := range b.hosts {
 		for _, reader := range b.readers {
 			if reader != host {
@@ -84,7 +84,7 @@ func (b *boards) begin(lists bool) {
 			newReplay(b.World, host)
 		}
 	}
-	b.Quiet(b.Fanout)
+	b.RunAllJobs(b.Fanout)
 	for _, reader := range b.readers {
 		if lists {
 			boardOf(b.World, reader)
@@ -93,7 +93,7 @@ func (b *boards) begin(lists bool) {
 }
 
 // step runs one random change of the facts or the keys.
-func (b *boards) step() {
+func (b *hostHistory) step() {
 	host := rapid.SampledFrom(b.hosts).Draw(b.t, "host")
 	reader := rapid.SampledFrom(b.readers).Draw(b.t, "reader")
 	pair := [2]services.UserID{reader, host}
@@ -115,7 +115,7 @@ func (b *boards) step() {
 	case "mute":
 		b.mute(pair)
 	case "start":
-		id := plan(b.World, host, time.Hour)
+		id := planShow(b.World, host, time.Hour)
 		start(b.World, id)
 		b.running = append(b.running, id)
 	case "end":
@@ -143,7 +143,7 @@ func (b *boards) step() {
 }
 
 // lose removes keys, or makes a reader idle by a long absence.
-func (b *boards) lose(what string, reader services.UserID) {
+func (b *hostHistory) lose(what string, reader services.UserID) {
 	ctx := b.TB.Context()
 	switch what {
 	case "lose":
@@ -165,7 +165,7 @@ func (b *boards) lose(what string, reader services.UserID) {
 }
 
 // mute makes a reader mute a host, or ends the mute if there is one.
-func (b *boards) mute(pair [2]services.UserID) {
+func (b *hostHistory) mute(pair [2]services.UserID) {
 	restriction := services.Restriction{Kind: services.Mute, Owner: pair[0], Other: pair[1], Made: b.IDs.Next()}
 	if pair[0] == pair[1] {
 		return
@@ -185,7 +185,7 @@ func (b *boards) mute(pair [2]services.UserID) {
 }
 
 // work runs up to count due jobs by a worker that dies when its context has been checked looks times. If looks is negative, it lives.
-func (b *boards) work(count, looks int) {
+func (b *hostHistory) work(count, looks int) {
 	if err := b.RunSome(count, looks); err != nil {
 		b.t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func (b *boards) work(count, looks int) {
 
 // checkNamed checks the rule that keeps boards complete: each document of a follower names every followed host whose shows are on
 // boards.
-func (b *boards) checkNamed() {
+func (b *hostHistory) checkNamed() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
 		_, named, err := readHost(b.TB.Context(), b.Store.Runner, host)
@@ -218,15 +218,15 @@ func lacksHost(w *fanouttest.World, reader, host services.UserID) bool {
 // A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. Such a
 // document counts as absent, and names the host after the rebuild at its next read.
 func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
-	each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(3)
+	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.MakeUsers(3)
 		host, dormant, active := users[0], users[1], users[2]
 		w.Follow(host, dormant, active)
-		w.Quiet(w.Fanout)
-		w.Clock.Advance(w.Projector.Activity().DormantAfter + 48*time.Hour)
+		w.RunAllJobs(w.Fanout)
+		w.Clock.Advance(w.Projector.ActivityThresholds().DormantAfter + 48*time.Hour)
 		w.Must(w.Projector.Rebuild(t.Context(), active))
 		show := newReplay(w, host)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if !documentNames(w, active, host) || onBoardsSince(w, show) == 0 {
 			t.Fatalf("the active follower's document names the host: %v; the show has version %d", documentNames(w, active, host), onBoardsSince(w, show))
 		}
@@ -237,6 +237,6 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 		if read := boardOf(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !documentNames(w, dormant, host) {
 			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, documentNames(w, dormant, host))
 		}
-		w.Agree(dormant, active)
+		w.CheckAgainstFacts(dormant, active)
 	})
 }

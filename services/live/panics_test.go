@@ -12,25 +12,25 @@ import (
 // the list is made.
 func TestABoardWhoseReplaysPanicIsInternal(t *testing.T) {
 	broken := false
-	h := newHall(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+	h := newBoardNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
 		if broken && statement == "replays of followed hosts" {
 			broken = false
 			panic("while it makes the list")
 		}
 	}}), nil)
-	users := h.Users(2)
+	users := h.MakeUsers(2)
 	host, reader := users[0], users[1]
 	h.Follow(host, reader)
 	show := newReplay(h.World, host)
-	h.Quiet(h.Fanout)
+	h.RunAllJobs(h.Fanout)
 	boardOf(h.World, reader)
 	dropLists(h.World, reader)
 	broken = true
-	if board, err := h.boards.Board(t.Context(), reader, Ask{First: 10}); !services.IsPanic(err) || services.CodeOf(err) != services.Internal {
-		t.Errorf("the board is %v, %v", shown(board), err)
+	if board, err := h.boards.Board(t.Context(), reader, BoardRequest{First: 10}); !services.IsPanic(err) || services.CodeOf(err) != services.Internal {
+		t.Errorf("the board is %v, %v", boardShowIDs(board), err)
 	}
-	if board, err := h.boards.Board(t.Context(), reader, Ask{First: 10}); err != nil || !slices.Equal(shown(board), []services.PostID{show}) {
-		t.Errorf("the board is %v, %v", shown(board), err)
+	if board, err := h.boards.Board(t.Context(), reader, BoardRequest{First: 10}); err != nil || !slices.Equal(boardShowIDs(board), []services.PostID{show}) {
+		t.Errorf("the board is %v, %v", boardShowIDs(board), err)
 	}
-	h.Agree(users...)
+	h.CheckAgainstFacts(users...)
 }

@@ -111,7 +111,7 @@ func (p projection) beginReplays(ctx context.Context, readers []services.UserID)
 	for i, reader := range readers {
 		calls[i] = redis.Call{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
 	}
-	return p.Stamps(ctx, replaysBegin, calls)
+	return p.ChangeForStamps(ctx, replaysBegin, calls)
 }
 
 // replayMerge is the result of a SQL read for one reader, to be merged into their list.
@@ -137,7 +137,7 @@ func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]r
 		}
 		calls[i] = redis.Call{Keys: []string{rdb.DocumentKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
 	}
-	return p.Results(ctx, replaysMerge, calls)
+	return p.ChangeForResults(ctx, replaysMerge, calls)
 }
 
 // heldReplays are the members of a list of replays.

@@ -22,19 +22,19 @@ type boardQuery struct {
 	Slot   string    // the slot of the page's session
 }
 
-// boardRead is the part of a live board that Redis holds.
-type boardRead struct {
+// redisBoard is the part of a live board that Redis holds.
+type redisBoard struct {
 	rdb.HostsState               // if Ready is false, only Lease is valid
 	Listed         bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
 	Replays        []replayEntry // newest first, among the newest Retention of the list
 	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
-	Lease          lease         // of the slot
+	Lease          slotLease     // of the slot
 }
 
-// board reads a page's hosts, replays and lease in one round trip.
-func (p projection) board(ctx context.Context, query boardQuery) (boardRead, error) {
+// readBoard reads a page's hosts, replays and lease in one round trip.
+func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard, error) {
 	if err := p.CheckTrusted(); err != nil {
-		return boardRead{}, err
+		return redisBoard{}, err
 	}
 	if query.Limit == 0 {
 		return p.boardDocument(ctx, query.Reader)
@@ -44,14 +44,14 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 		top = "(" + placeText(query.Before)
 	}
 	reads := [...]redis.KeyRead{
-		{Key: rdb.DocumentKey(query.Reader), Read: rdb.HostsRead},
-		{Key: sessionsKey(query.Reader), Read: redis.OneField(query.Slot)},
+		{Key: rdb.DocumentKey(query.Reader), Read: rdb.HostsFields},
+		{Key: sessionsKey(query.Reader), Read: redis.NewOneField(query.Slot)},
 		{Key: key, Read: replaysMark},
 		{Key: key, Read: firstOver},
-		{Key: key, Read: redis.TextRange(top, "[0", query.Limit)},
+		{Key: key, Read: redis.NewTextRange(top, "[0", query.Limit)},
 	}
-	var read boardRead
-	err := p.ReadEach(redis.Reading(ctx), reads[:], func(i int, texts []string) {
+	var read redisBoard
+	err := p.ReadEach(redis.WithReading(ctx), reads[:], func(i int, texts []string) {
 		switch i {
 		case 0:
 			read.HostsState = rdb.ParseHosts(texts, p.Epoch())
@@ -74,7 +74,7 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 		}
 	})
 	if err != nil {
-		return boardRead{}, err
+		return redisBoard{}, err
 	}
 	return read, nil
 }
@@ -97,31 +97,31 @@ func replaysAbove(floor ShowPlace, members []string) (replays []replayEntry) {
 }
 
 // boardDocument reads only the document. It does not read the lease, and returns the slot as free.
-func (p projection) boardDocument(ctx context.Context, reader services.UserID) (boardRead, error) {
+func (p projection) boardDocument(ctx context.Context, reader services.UserID) (redisBoard, error) {
 	states, err := p.HostsOf(ctx, []services.UserID{reader})
 	if err != nil {
-		return boardRead{}, err
+		return redisBoard{}, err
 	}
-	return boardRead{HostsState: states[0], Lease: lease{Known: true}}, nil
+	return redisBoard{HostsState: states[0], Lease: slotLease{Known: true}}, nil
 }
 
 // lease reads the state of a slot. A session that has ended does not hold the slot.
-func (p projection) lease(text string) lease {
+func (p projection) lease(text string) slotLease {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)
 	if until := time.UnixMilli(ms); err == nil && until.After(p.Clock().Now()) {
-		return lease{Known: true, Holder: session, Until: until}
+		return slotLease{Known: true, Holder: session, Until: until}
 	}
-	return lease{Known: true}
+	return slotLease{Known: true}
 }
 
 // touchSession extends a session until a moment and makes it the session of its slot: an earlier session of the slot ends. held
 // is false, and nothing has changed, if a later session has the slot.
 func (p projection) touchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
-	replies, err := p.Change(redis.Reading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})
+	replies, err := p.Change(redis.WithReading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})
 	if err != nil {
 		return false, err
 	}
-	return replies[0].Value == int64(1), redis.Unavailable(replies[0].Err)
+	return replies[0].Value == int64(1), redis.MapError(replies[0].Err)
 }

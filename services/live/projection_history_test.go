@@ -37,13 +37,13 @@ type boardWorld struct {
 func (w *boardWorld) Event(kind int, user, other services.UserID) error {
 	switch kind {
 	case loseList:
-		w.Say("lost: the replays of %d", user)
+		w.Tracef("lost: the replays of %d", user)
 		if err := w.redis.Commands().Del(w.Ctx, replaysKey(user)).Err(); err != nil {
 			return err
 		}
 		return w.World.Check()
 	case visitBoard:
-		read, err := w.redis.board(w.Ctx, boardQuery{Reader: user})
+		read, err := w.redis.readBoard(w.Ctx, boardQuery{Reader: user})
 		if err != nil || read.Listed && w.Random.IntN(4) > 0 {
 			return err
 		}
@@ -58,16 +58,16 @@ func (w *boardWorld) Event(kind int, user, other services.UserID) error {
 func (w *boardWorld) endShow(host services.UserID) {
 	if !w.hosts[host] {
 		w.hosts[host] = true
-		w.Say("%d is a host", host)
-		w.NameTo(rdb.Hosts, host)
+		w.Tracef("%d is a host", host)
+		w.QueueNaming(rdb.Hosts, host)
 	}
 	id := w.NextID()
 	w.ended[id] = replayEntry{ShowPlace{Replay: true, Score: int64(id >> 23), ID: id}, host}
-	w.Say("show %d of %d has ended", id, host)
+	w.Tracef("show %d of %d has ended", id, host)
 	w.Enqueue(fmt.Sprintf("replay %d ", id), func(pause func()) error {
 		followers := w.Followers(host, 0)
 		for len(followers) > 0 {
-			size := min(feedhistory.Chunk, len(followers))
+			size := min(feedhistory.ChunkSize, len(followers))
 			after, to := followers[0]-1, followers[size-1]
 			w.Enqueue(fmt.Sprintf("replay %d up to %d", id, to), func(pause func()) error { return w.pushReplay(pause, id, after, to) })
 			followers = followers[size:]
@@ -106,14 +106,14 @@ func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to serv
 
 // addReplayAgain does what Service.addReplaysAgain does, with pauses in which other work can run.
 func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id services.PostID) error {
-	for range feedhistory.Rounds {
+	for range feedhistory.MaxTries {
 		pause()
 		stamp, err := w.redis.StampOf(w.Ctx, reader)
 		if err != nil || stamp == 0 {
 			return err
 		}
 		pause()
-		if _, follows := w.Since(reader, w.ended[id].Host); !follows {
+		if _, follows := w.FollowedSince(reader, w.ended[id].Host); !follows {
 			return nil
 		}
 		pause()
@@ -122,7 +122,7 @@ func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id ser
 			return err
 		}
 	}
-	return fmt.Errorf("replay %d for reader %d: refused %d times", id, reader, feedhistory.Rounds)
+	return fmt.Errorf("replay %d for reader %d: refused %d times", id, reader, feedhistory.MaxTries)
 }
 
 // Follow merges a host's replays into a follower's list, and returns the hosts that the document must name.
@@ -142,7 +142,7 @@ func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since 
 
 // rebuildReplays marks the list, reads the facts and merges them, in this order.
 func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
-	for range feedhistory.Rounds {
+	for range feedhistory.MaxTries {
 		entries := w.replaysBy(user)
 		if w.early {
 			pause()
@@ -160,13 +160,13 @@ func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
 			return err
 		}
 	}
-	return fmt.Errorf("replays of %d: refused %d times", user, feedhistory.Rounds)
+	return fmt.Errorf("replays of %d: refused %d times", user, feedhistory.MaxTries)
 }
 
 // Hosts lists the hosts that a reader follows, by the facts.
 func (w *boardWorld) Hosts(reader services.UserID) (list []services.FollowedAuthor) {
 	for host := range w.hosts {
-		if since, follows := w.Since(reader, host); follows {
+		if since, follows := w.FollowedSince(reader, host); follows {
 			list = append(list, services.FollowedAuthor{Author: host, Since: since})
 		}
 	}
@@ -176,7 +176,7 @@ func (w *boardWorld) Hosts(reader services.UserID) (list []services.FollowedAuth
 // replaysBy lists a reader's replays by the facts, newest first.
 func (w *boardWorld) replaysBy(reader services.UserID) []replayEntry {
 	return w.replaysOf(func(host services.UserID) bool {
-		_, follows := w.Since(reader, host)
+		_, follows := w.FollowedSince(reader, host)
 		return follows
 	})
 }
@@ -197,7 +197,7 @@ func (w *boardWorld) replaysOf(fits func(host services.UserID) bool) (list []rep
 // Check compares every visible list with the facts, except for what a queued job will still apply.
 func (w *boardWorld) Check() error {
 	for _, user := range w.Users {
-		read, err := w.redis.board(w.Ctx, boardQuery{Reader: user, Limit: services.Retention})
+		read, err := w.redis.readBoard(w.Ctx, boardQuery{Reader: user, Limit: services.Retention})
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (w *boardWorld) Check() error {
 			continue
 		}
 		for _, entry := range w.replaysOf(func(services.UserID) bool { return true }) {
-			_, follows := w.Since(user, entry.Host)
+			_, follows := w.FollowedSince(user, entry.Host)
 			if has := slices.Contains(read.Replays, entry); has != follows && !w.owes(user, entry, follows) {
 				return fmt.Errorf("user %d: replay %d of %d is listed: %v, followed: %v", user, entry.Place.ID, entry.Host, has, follows)
 			}
@@ -216,7 +216,7 @@ func (w *boardWorld) Check() error {
 
 // owes reports whether a queued job will still apply an edge, or add a missing replay, for a user.
 func (w *boardWorld) owes(user services.UserID, entry replayEntry, missing bool) bool {
-	return w.Queued(func(name string) bool {
+	return w.HasQueued(func(name string) bool {
 		return name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(name, fmt.Sprintf("replay %d ", entry.Place.ID))
 	})
 }
@@ -224,10 +224,10 @@ func (w *boardWorld) owes(user services.UserID, entry replayEntry, missing bool)
 // Compare rebuilds a user's list if a read finds it missing, and compares the user's board with the facts.
 func (w *boardWorld) Compare(user services.UserID) error {
 	query := boardQuery{Reader: user, Limit: services.Retention}
-	read, err := w.redis.board(w.Ctx, query)
+	read, err := w.redis.readBoard(w.Ctx, query)
 	if err == nil && !read.Listed {
 		if err = w.rebuildReplays(func() {}, user); err == nil {
-			read, err = w.redis.board(w.Ctx, query)
+			read, err = w.redis.readBoard(w.Ctx, query)
 		}
 	}
 	if err != nil {
@@ -247,20 +247,20 @@ func boardHistory(ctx context.Context, client *rdb.Projections, number int, bug 
 	return feedhistory.Run(ctx, client, number, 20_000_000, func(w *feedhistory.World) {
 		all := &boardWorld{World: w, redis: projection{client}, hosts: map[services.UserID]bool{}, ended: map[services.PostID]replayEntry{}}
 		w.Boards = all
-		for range w.Rarity() {
+		for range w.RareEventCount() {
 			w.AddEvents(endShow, visitBoard)
 			if number%3 > 0 {
 				w.AddEvents(loseList)
 			}
 		}
-		bug.Break(all)
+		bug.Inject(all)
 	})
 }
 
 func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := rdbtest.Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{})
-		for i := range clienttest.Histories(t, full, boardBugs) {
+		for i := range clienttest.HistoryNumbers(t, full, boardBugs) {
 			if err := boardHistory(t.Context(), client, i, clienttest.Bug[*boardWorld]{}); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
@@ -280,26 +280,26 @@ var (
 )
 
 // keepsList makes every rebuild behave as a refill. Only a refill keeps the list, and refills are rare.
-var keepsList = clienttest.In(rebuildBegin, "if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end", "")
+var keepsList = clienttest.Replace(rebuildBegin, "if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end", "")
 
 // boardBugs are the bugs that these histories must find. Each is injected alone, and omits one rule of the protocol.
 var boardBugs = map[string]clienttest.Bug[*boardWorld]{
-	"a list that is read while it is built":     {Scripts: clienttest.In(replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"), Known: 2},
+	"a list that is read while it is built":     {Scripts: clienttest.Replace(replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"), Known: 2},
 	"facts that are read before the list is":    {Work: func(w *boardWorld) { w.early = true }},
-	"a list born without a stamp":               {Scripts: clienttest.In(replaysBegin, "redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm))", ""), Known: 2735},
-	"a writer who makes what is not there":      {Scripts: clienttest.In(replaysMerge, "if not rm or not l then return { 0 } end", "if not rm then return { 0 } end if not l then l = { mark = '!', floor = NOWHERE } redis.call('ZADD', KEYS[2], 0, '!' .. NOWHERE) end"), Known: 1},
-	"an unfollow without a fence":               {Scripts: clienttest.In(inboxDrop, "fence(KEYS[1], d)\n", ""), Known: 1337},
-	"a replay as old as it likes":               {Scripts: clienttest.In(replaysMerge, "if tonumber(ARGV[1]) <= rm then return { 3 } end\n", ""), Known: 50},
+	"a list born without a stamp":               {Scripts: clienttest.Replace(replaysBegin, "redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm))", ""), Known: 2735},
+	"a writer who makes what is not there":      {Scripts: clienttest.Replace(replaysMerge, "if not rm or not l then return { 0 } end", "if not rm then return { 0 } end if not l then l = { mark = '!', floor = NOWHERE } redis.call('ZADD', KEYS[2], 0, '!' .. NOWHERE) end"), Known: 1},
+	"an unfollow without a fence":               {Scripts: clienttest.Replace(inboxDrop, "fence(KEYS[1], d)\n", ""), Known: 1337},
+	"a replay as old as it likes":               {Scripts: clienttest.Replace(replaysMerge, "if tonumber(ARGV[1]) <= rm then return { 3 } end\n", ""), Known: 50},
 	"an edge not read again":                    {Work: func(w *boardWorld) { w.Rereads = false }, Known: 434},
-	"a rebuild that replaces":                   {Scripts: clienttest.In(replaysMerge, "local added = 0\n", "local added = 0 if ARGV[2] == '1' then redis.call('ZREMRANGEBYRANK', KEYS[2], 1, -1) end\n"), Known: 116},
-	"a drop that leaves the replays":            {Scripts: clienttest.In(inboxDrop, "for k, drop in ipairs(drops) do drop(KEYS[3 + k], ARGV[1]) end\n", ""), Known: 79},
-	"a drop that leaves the host named":         {Scripts: clienttest.In(inboxDrop, "if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end\n", ""), Known: 35},
-	"a follow that does not name the host":      {Scripts: clienttest.In(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", ""), Known: 10},
-	"a rebuild that names no host":              {Scripts: clienttest.In(rebuildMerge, "name(KEYS[1], 'L', ARGV[9])\n", ""), Known: 1},
-	"a host who is no news":                     {Scripts: clienttest.In(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", "name(KEYS[1], 'L', ARGV[4])\n"), Known: 10},
+	"a rebuild that replaces":                   {Scripts: clienttest.Replace(replaysMerge, "local added = 0\n", "local added = 0 if ARGV[2] == '1' then redis.call('ZREMRANGEBYRANK', KEYS[2], 1, -1) end\n"), Known: 116},
+	"a drop that leaves the replays":            {Scripts: clienttest.Replace(inboxDrop, "for k, drop in ipairs(drops) do drop(KEYS[3 + k], ARGV[1]) end\n", ""), Known: 79},
+	"a drop that leaves the host named":         {Scripts: clienttest.Replace(inboxDrop, "if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end\n", ""), Known: 35},
+	"a follow that does not name the host":      {Scripts: clienttest.Replace(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", ""), Known: 10},
+	"a rebuild that names no host":              {Scripts: clienttest.Replace(rebuildMerge, "name(KEYS[1], 'L', ARGV[9])\n", ""), Known: 1},
+	"a host who is no news":                     {Scripts: clienttest.Replace(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", "name(KEYS[1], 'L', ARGV[4])\n"), Known: 10},
 	"an old list taken for good":                {Scripts: keepsList.And(rebuildBegin, "redis.call('DEL', unpack(KEYS))", "redis.call('DEL', unpack(KEYS, 1, 3))").And(rebuildBegin, "DEL', KEYS[2], unpack(KEYS, 4))", "DEL', KEYS[2])"), Known: 666},
 	"a list kept beside an inbox that was lost": {Scripts: keepsList.And(rebuildBegin, "DEL', KEYS[2], unpack(KEYS, 4))", "DEL', KEYS[2])"), Known: 973},
-	"hosts kept beside an inbox that was lost":  {Scripts: clienttest.In(rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'F', '')"), Known: 125},
+	"hosts kept beside an inbox that was lost":  {Scripts: clienttest.Replace(rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'F', '')"), Known: 125},
 }
 
 func TestTheHistoriesOfBoardsFindEveryInjectedBug(t *testing.T) {

@@ -18,7 +18,7 @@ func TestLeasesOfSessions(t *testing.T) {
 		now := time.Now()
 		lease := func(slot string) string {
 			v.Helper()
-			read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 1, Slot: slot})
+			read, err := v.c.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1, Slot: slot})
 			v.must(err)
 			if held := read.Lease; !held.Known || held.Until.IsZero() != (held.Holder == "") {
 				v.Errorf("the lease of the slot %q is %+v", slot, held)
@@ -107,7 +107,7 @@ func TestBoardsOfBrokenDocuments(t *testing.T) {
 	eachList(t, func(v listView) {
 		v.build(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, Since: 3}}})
 		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 9, listHost)})
-		read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPlace{Score: -5, ID: 3}})
+		read, err := v.c.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPlace{Score: -5, ID: 3}})
 		v.must(err)
 		if len(read.Replays) != 2 || read.Replays[0] != replay(9, listHost) || len(read.Hosts) != 1 {
 			v.Errorf("from among the upcoming: %+v", read)
@@ -141,11 +141,11 @@ func TestEveryReadOfABoardInAHungRedisIsGuarded(t *testing.T) {
 	}
 	clienttest.EveryReadIsGuarded(t, open, map[string]func(ctx context.Context, c projection) error{
 		"board": func(ctx context.Context, c projection) error {
-			_, err := c.board(ctx, boardQuery{Reader: listReader, Limit: 20})
+			_, err := c.readBoard(ctx, boardQuery{Reader: listReader, Limit: 20})
 			return err
 		},
 		"board's hosts": func(ctx context.Context, c projection) error {
-			_, err := c.board(ctx, boardQuery{Reader: listReader})
+			_, err := c.readBoard(ctx, boardQuery{Reader: listReader})
 			return err
 		},
 		"session": func(ctx context.Context, c projection) error {

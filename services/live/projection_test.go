@@ -130,9 +130,9 @@ func (v listView) mergeReplays(merge replayMerge) redis.Status {
 	return results[0].Status
 }
 
-func (v listView) board() boardRead {
+func (v listView) board() redisBoard {
 	v.Helper()
-	read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 1000})
+	read, err := v.c.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1000})
 	v.must(err)
 	return read
 }
@@ -278,7 +278,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 			if page.before > 0 {
 				query.Before = replay(page.before, listHost).Place
 			}
-			read, err := v.c.board(v.Context(), query)
+			read, err := v.c.readBoard(v.Context(), query)
 			v.must(err)
 			if want := replays(page.from, page.to, listHost); !slices.Equal(read.Replays, want) || read.Floor != replay(32, 0).Place {
 				v.Errorf("%d before %d: %v, want %v; floor %v", page.limit, page.before, read.Replays, want, read.Floor)
@@ -295,7 +295,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 			var err error
 			found, place, done, err = v.c.Walk(v.Context(), place, 100)
 			v.must(err)
-			long = append(long, found.Lists...)
+			long = append(long, found.LongLists...)
 		}
 		for _, want := range []int{16, 0} {
 			if cut, err := v.c.TrimLists(v.Context(), long); err != nil || !slices.Equal(cut, []int{want}) {

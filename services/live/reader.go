@@ -12,16 +12,16 @@ type readerData struct {
 	hosts   []services.FollowedAuthor
 	replays replayList
 	ready   bool // replays is complete; otherwise it must be read from SQL
-	lease   lease
+	lease   slotLease
 
 	replaysSkipped bool // Redis was not asked for replays
 	building       bool // Redis answers, and the viewer's data there is still being built
 }
 
-// replaysFor is how many replays are read for a page: one more than the page has, and as many as may have been added since the
+// replayLimit is how many replays are read for a page: one more than the page has, and as many as may have been added since the
 // session was made. Each addition is an entry of the log, so the versions since then bound their number; a list shows no more than
 // Retention. If even that is too few after filtering, cut reads all replays.
-func (s *Service) replaysFor(session Session, first int) int {
+func (s *Service) replayLimit(session Session, first int) int {
 	since := uint64(0)
 	if now := s.Memory.Version(); session.Made != 0 && now > session.Version {
 		since = now - session.Version
@@ -38,7 +38,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	}
 	// If the viewer's last command is in SQL and not in Redis yet, Redis would answer with a board from before that command.
 	stale := s.fanout.ViewsStale(ctx, session.Viewer)
-	read, err := s.redis.board(ctx, query)
+	read, err := s.redis.readBoard(ctx, query)
 	answered := err == nil
 	// The document is missing, or the viewer has been away for so long that nothing was pushed to it. One rebuild serves all
 	// callers. This caller waits for it for at most buildWait, and then reads from SQL.
@@ -48,7 +48,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 		err = s.projector.Rebuild(waiting, session.Viewer)
 		cancel()
 		if err == nil {
-			read, err = s.redis.board(ctx, query)
+			read, err = s.redis.readBoard(ctx, query)
 		}
 	}
 	if err == nil && read.Ready && !stale {
@@ -64,12 +64,12 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if answered {
 		known.lease = read.Lease
 	}
-	known.hosts, err = s.hostsBy(ctx, session.Viewer)
+	known.hosts, err = s.followedHosts(ctx, session.Viewer)
 	return known, err
 }
 
 // readerDataOf is the readerData of an answer of Redis. limit is the number of replays that were asked for.
-func readerDataOf(read boardRead, limit int) readerData {
+func readerDataOf(read redisBoard, limit int) readerData {
 	v := readerData{replaysSkipped: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: read.Lease}
 	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
@@ -121,9 +121,9 @@ func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, af
 	return list, nil
 }
 
-// reach brings the cache up to the version of a session. The error INVALID names the argument field, and means that no node can have
+// reachSession brings the cache up to the version of a session. The error INVALID names the argument field, and means that no node can have
 // made the session.
-func (s *Service) reach(ctx context.Context, field string, session Session) error {
+func (s *Service) reachSession(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
 	// latest is the later of two times: that of ids, which corrects this node's clock by the database's, and the clock itself. Another
@@ -168,7 +168,7 @@ func (s *Service) frozenShow(ctx context.Context, session Session, id services.P
 
 // forgotten reports whether a session is past its longest life, so that former positions of shows are no longer kept for it.
 func (s *Service) forgotten(session Session) bool {
-	return s.clock.Now().After(session.Made.Time().Add(s.longest))
+	return s.clock.Now().After(session.Made.Time().Add(s.longestLife))
 }
 
 // checkShown checks that a show's host was on the board of the session: the host is on the board now; or the viewer follows the
@@ -189,9 +189,9 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 
 // renew extends a session by its idle time from now on. It returns false if a later session has its slot. If Redis fails, the
 // session is not extended, and the result is true: a lost Redis must not end sessions.
-func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
-	now, last := s.clock.Now(), session.Made.Time().Add(s.longest)
-	until := now.Add(s.idle)
+func (s *Service) renew(ctx context.Context, session Session, held slotLease) bool {
+	now, last := s.clock.Now(), session.Made.Time().Add(s.longestLife)
+	until := now.Add(s.idleTime)
 	if last.Before(until) {
 		until = last
 	}
@@ -199,7 +199,7 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	if held.Holder == session.name() && !held.Until.Before(until) {
 		return true
 	}
-	if until = until.Add(s.idle / extraIdleDivisor); last.Before(until) {
+	if until = until.Add(s.idleTime / extraIdleDivisor); last.Before(until) {
 		until = last
 	}
 	holds, err := s.redis.touchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)

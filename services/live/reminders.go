@@ -78,8 +78,8 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	return true, jobs.Enqueue(ctx, tx, notify)
 }
 
-// Reminds returns which of the given shows a user has a reminder of.
-func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
+// RemindedShows returns which of the given shows a user has a reminder of.
+func (s *Service) RemindedShows(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	return remindedShows(ctx, s.store, user, shows)
 }
 

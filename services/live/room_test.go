@@ -19,24 +19,24 @@ func TestAnOpenBoardDetectsThatItsSlotIsTaken(t *testing.T) {
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })
-	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
-	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	h := newBoardNode(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
+	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 	w.Follow(host, viewer)
-	plan(w, host, time.Hour)
-	h.later()
-	first := h.page(viewer, Ask{})
+	planShow(w, host, time.Hour)
+	h.advance()
+	first := h.page(viewer, BoardRequest{})
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := h.boards.Watch(ctx, viewer, text(first.Session), "", badges)
+	changes, err := h.boards.Watch(ctx, viewer, sessionArgument(first.Session), "", badges)
 	w.Must(err)
 	badges <- &services.Badges{}
 	if change := <-changes; change.Replaced || change.Session != first.Session {
 		t.Errorf("the first event: %+v", change)
 	}
-	h.Clock.Advance(renewal)
-	second := h.page(viewer, Ask{})
-	plan(w, host, 2*time.Hour)
-	h.later()
+	h.Clock.Advance(maxRenewEvery)
+	second := h.page(viewer, BoardRequest{})
+	planShow(w, host, 2*time.Hour)
+	h.advance()
 	if change := <-changes; !change.Replaced || change.Session == first.Session || change.Session == second.Session {
 		t.Errorf("after another first page: %+v", change)
 	}

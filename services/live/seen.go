@@ -24,8 +24,8 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			return nil, err
 		}
 	}
-	// reach is needed for the present board too: a cache that was never loaded is at version 0, and the command would mark nothing.
-	if err := s.reach(ctx, "sessionId", session); err != nil {
+	// reachSession is needed for the present board too: a cache that was never loaded is at version 0, and the command would mark nothing.
+	if err := s.reachSession(ctx, "sessionId", session); err != nil {
 		return nil, err
 	}
 	if present {

@@ -7,20 +7,20 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// Marking the board as seen moves the mark to the session's version, and never back.
-func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
+// Marking the board as seen moves the seen position to the session's version, and never back.
+func TestTheSeenPositionOfABoardOnlyRises(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		viewer, host := w.Users(1)[0], w.Users(1)[0]
+		h := newBoardNode(w, nil)
+		viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		one, two := plan(w, host, time.Hour), plan(w, host, time.Hour)
-		h.later()
+		one, two := planShow(w, host, time.Hour), planShow(w, host, time.Hour)
+		h.advance()
 		start(w, one)
-		h.later()
-		session := h.page(viewer, Ask{}).Session
+		h.advance()
+		session := h.page(viewer, BoardRequest{}).Session
 		text := session.String()
 		start(w, two)
-		h.later()
+		h.advance()
 		for _, step := range []struct {
 			text *string
 			want uint64
@@ -39,14 +39,14 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 }
 
 // A node that has not loaded the shows yet loads them for a mark, or refuses it: it never accepts a mark that marks nothing.
-func TestAMarkOnANodeThatHasNoShowsYet(t *testing.T) {
+func TestANodeLoadsShowsBeforeItMarksABoardSeen(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, nil)
-		viewer, host := w.Users(1)[0], w.Users(1)[0]
+		h := newBoardNode(w, nil)
+		viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		start(w, plan(w, host, time.Hour))
-		h.later()
-		late := newHall(w.AnotherNode(), nil)
+		start(w, planShow(w, host, time.Hour))
+		h.advance()
+		late := newBoardNode(w.AnotherNode(), nil)
 		if late.boards.Memory.Loaded() {
 			t.Fatal("the new node has loaded the shows already")
 		}

@@ -16,10 +16,10 @@ type Session struct {
 	Made    services.PostID // an ID of the time of creation, unique among sessions
 	Viewer  services.UserID
 	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
-	// Followed is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made and that are
+	// LatestFollow is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made and that are
 	// not in Recent, 0 without such hosts. Hosts followed at later times appear in the next session. It is not Made: a follow that was
 	// committed before Made may reach the viewer's document afterwards, and must not change the board.
-	Followed services.PostID
+	LatestFollow services.PostID
 	// Recent has the other follows of the hosts that the board had: those of the last minutes before Made. They are named one by one,
 	// because follows may reach the document in another order than that of their times.
 	Recent recentFollows
@@ -37,30 +37,30 @@ const (
 
 const (
 	// The form is the first byte of a session. A change of the layout takes another value, so that no text of an older release is
-	// misread. A session of sessionForm has the version, Made, the viewer, the device and Followed, in this order.
+	// misread. A session of sessionForm has the version, Made, the viewer, the device and LatestFollow, in this order.
 	sessionForm = 2
 	// recentForm is sessionForm with Recent after it.
 	recentForm   = 3
 	sessionBytes = 1 + 8 + 8 + 4 + 8 + 8 // of a session of sessionForm
-	// madeForm has no Followed. It is the form of sessions whose Followed is Made: an older release made only these.
+	// madeForm has no LatestFollow. It is the form of sessions whose LatestFollow is Made: an older release made only these.
 	madeForm  = 1
 	madeBytes = sessionBytes - 8
 	// maxSkew is how far ahead of this node's clock another one's may be.
 	maxSkew = time.Minute
 )
 
-// sessionText is strict, so that one session has one text: a client may compare texts, and a cache may use them as keys.
-var sessionText = base64.RawURLEncoding.Strict()
+// sessionEncoding is strict, so that one session has one text: a client may compare texts, and a cache may use them as keys.
+var sessionEncoding = base64.RawURLEncoding.Strict()
 
 // String formats the session for clients. It contains no secret.
-func (s Session) String() string { return sessionText.EncodeToString(s.append(nil)) }
+func (s Session) String() string { return sessionEncoding.EncodeToString(s.append(nil)) }
 
 func (s Session) append(to []byte) []byte {
 	form := byte(sessionForm)
 	switch { // one session has one text
 	case s.Recent != "":
 		form = recentForm
-	case s.Followed == s.Made:
+	case s.LatestFollow == s.Made:
 		form = madeForm
 	}
 	to = append(to, form)
@@ -71,14 +71,14 @@ func (s Session) append(to []byte) []byte {
 	if form == madeForm {
 		return to
 	}
-	return append(binary.BigEndian.AppendUint64(to, uint64(s.Followed)), s.Recent...)
+	return append(binary.BigEndian.AppendUint64(to, uint64(s.LatestFollow)), s.Recent...)
 }
 
 // ParseSession parses the output of String; field names the argument in the error. The error is INVALID for anything else, and
 // for another user's session. The text is not signed: a user who forges one gets a page of their own board at another version,
-// and reach refuses versions that do not exist.
+// and reachSession refuses versions that do not exist.
 func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
-	bytes, err := sessionText.DecodeString(text)
+	bytes, err := sessionEncoding.DecodeString(text)
 	session, ok := sessionOf(bytes)
 	switch {
 	case err != nil || !ok || session.String() != text:
@@ -102,11 +102,11 @@ func sessionOf(bytes []byte) (Session, bool) {
 		Version: binary.BigEndian.Uint64(bytes[1:]), Made: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
 		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]), Recent: recent,
 	}
-	if session.Followed = session.Made; !older {
-		session.Followed = services.PostID(binary.BigEndian.Uint64(bytes[madeBytes:]))
+	if session.LatestFollow = session.Made; !older {
+		session.LatestFollow = services.PostID(binary.BigEndian.Uint64(bytes[madeBytes:]))
 	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
-	return session, session.Version <= mostVersion && session.Made > 0 && max(session.Made, session.Followed) <= services.MaxPostID
+	return session, session.Version <= mostVersion && session.Made > 0 && max(session.Made, session.LatestFollow) <= services.MaxPostID
 }
 
 // deviceHash is the hash of a device's name in a session: 0 for "".
@@ -137,13 +137,13 @@ func (s Session) slot(scope Scope) string {
 	return "r" + s.name()
 }
 
-// shared reports whether a new first page takes over the slot of the earlier session.
-func (s Session) shared(scope Scope) bool {
+// sharesSlot reports whether a new first page takes over the slot of the earlier session.
+func (s Session) sharesSlot(scope Scope) bool {
 	return scope == PerUser || scope == PerDevice && s.Device != 0
 }
 
-// lease is the state of a session's slot in Redis.
-type lease struct {
+// slotLease is the state of a session's slot in Redis.
+type slotLease struct {
 	Known  bool      // Redis answered
 	Holder string    // the name of the live session that holds the slot; "" for none
 	Until  time.Time // the end of that session, if nothing extends it
@@ -151,7 +151,7 @@ type lease struct {
 
 // lives reports whether a session may still be read. It may be read for the time idle after it was created or, by its lease, last used,
 // but never for more than the time longest. If Redis does not answer, the session is assumed to hold its slot.
-func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) bool {
+func (s Session) lives(now time.Time, lease slotLease, idle, longest time.Duration) bool {
 	made := s.Made.Time()
 	switch {
 	case now.After(made.Add(longest)):
@@ -169,7 +169,7 @@ func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) 
 
 // has reports whether a followed host belongs to the board of the session.
 func (s Session) has(host services.FollowedAuthor) bool {
-	return host.Since <= s.Followed || s.Recent.has(host)
+	return host.Since <= s.LatestFollow || s.Recent.has(host)
 }
 
 // hosts filters a list to the hosts on the board of the session. The list itself is not modified.

@@ -13,7 +13,7 @@ import (
 const (
 	// recently is how long before a session its recent follows begin. A follow reaches the viewer's document before the answer to its
 	// request, or by its job some seconds later. Two kinds of follows can still enter the board of an older session: one that takes
-	// longer, because Redis did not answer, and one that the application reports with a past time, if that is before Session.Followed.
+	// longer, because Redis did not answer, and one that the application reports with a past time, if that is before Session.LatestFollow.
 	recently = 5 * time.Minute
 	// maxRecent bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecent = 32
@@ -25,9 +25,9 @@ const (
 // again is another follow. The hashes are ascending numbers of four bytes, in a string, so that sessions can be compared.
 type recentFollows string
 
-// followsOf splits the follows of hosts for a session: recent has the latest follows that are not before since, at most maxRecent, and
+// splitFollows splits the follows of hosts for a session: recent has the latest follows that are not before since, at most maxRecent, and
 // followed is the time of the latest of all other follows.
-func followsOf(hosts []services.FollowedAuthor, since services.PostID) (followed services.PostID, recent recentFollows) {
+func splitFollows(hosts []services.FollowedAuthor, since services.PostID) (followed services.PostID, recent recentFollows) {
 	var latest []services.FollowedAuthor // stays nil for most viewers
 	for _, host := range hosts {
 		if host.Since >= since {
@@ -73,7 +73,7 @@ func (r recentFollows) at(i int) (hash uint32) {
 	return hash
 }
 
-// valid reports whether followsOf can have made the text.
+// valid reports whether splitFollows can have made the text.
 func (r recentFollows) valid() bool {
 	if len(r)%recentBytes != 0 || len(r) > maxRecent*recentBytes {
 		return false

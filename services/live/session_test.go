@@ -20,7 +20,7 @@ func drawSession(t *rapid.T) Session {
 	return Session{
 		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), Made: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
 		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
-		Followed: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")), Recent: drawRecent(t),
+		LatestFollow: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")), Recent: drawRecent(t),
 	}
 }
 
@@ -29,7 +29,7 @@ func drawRecent(t *rapid.T) recentFollows {
 	for i := range hosts {
 		hosts[i] = services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.Uint64().Draw(t, "since"))}
 	}
-	_, recent := followsOf(hosts, 0)
+	_, recent := splitFollows(hosts, 0)
 	return recent
 }
 
@@ -44,7 +44,7 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session, place := drawSession(t), drawPlace(t)
 		if rapid.Bool().Draw(t, "of an older release") {
-			session.Followed, session.Recent = session.Made, ""
+			session.LatestFollow, session.Recent = session.Made, ""
 		}
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
@@ -63,7 +63,7 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	})
 }
 
-var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5, Followed: 98}
+var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5, LatestFollow: 98}
 
 // Any text sent as a session is either parsed or refused with a reason. A parsed session prints as the same text.
 func FuzzSession(f *testing.F) {
@@ -139,10 +139,10 @@ func tooManyRecent() (bytes []byte) {
 	return bytes
 }
 
-// A session of a release without Followed has the hosts that were followed until it was made.
+// A session of a release without LatestFollow has the hosts that were followed until it was made.
 func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 	const session, cursor = "AQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU", "QQD__________wAAAAAAAAAFAQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU"
-	want := Session{Version: 7, Made: 99, Viewer: 3, Device: 5, Followed: 99}
+	want := Session{Version: 7, Made: 99, Viewer: 3, Device: 5, LatestFollow: 99}
 	if got, err := ParseSession("sessionId", 3, session); got != want || err != nil {
 		t.Errorf("the session is %+v, %v", got, err)
 	}
@@ -155,21 +155,21 @@ func TestTheLifetimeOfASession(t *testing.T) {
 	const idle, longest = 30 * time.Minute, 12 * time.Hour
 	start := time.UnixMilli(1_700_000_000_000)
 	session := Session{Made: services.PostIDAt(start) + 7, Viewer: 3}
-	mine := lease{Known: true, Holder: session.name()}
+	mine := slotLease{Known: true, Holder: session.name()}
 	for _, c := range []struct {
 		what  string
 		at    time.Duration
-		lease lease
+		lease slotLease
 		want  bool
 	}{
-		{"never used, in time", idle, lease{Known: true}, true},
-		{"never used, too late", idle + time.Millisecond, lease{Known: true}, false},
+		{"never used, in time", idle, slotLease{Known: true}, true},
+		{"never used, too late", idle + time.Millisecond, slotLease{Known: true}, false},
 		{"used", 3 * time.Hour, mine, true},
-		{"its room is another's", time.Minute, lease{Known: true, Holder: "other"}, false},
-		{"Redis does not say", 3 * time.Hour, lease{}, true},
+		{"its room is another's", time.Minute, slotLease{Known: true, Holder: "other"}, false},
+		{"Redis does not say", 3 * time.Hour, slotLease{}, true},
 		{"longest", longest, mine, true},
 		{"longer than the longest", longest + time.Millisecond, mine, false},
-		{"longer, and Redis does not say", longest + time.Millisecond, lease{}, false},
+		{"longer, and Redis does not say", longest + time.Millisecond, slotLease{}, false},
 	} {
 		if got := session.lives(start.Add(c.at), c.lease, idle, longest); got != c.want {
 			t.Errorf("%s: %t", c.what, got)
@@ -197,8 +197,8 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 		if same := c.one.slot(c.scope) == c.two.slot(c.scope); same != c.same {
 			t.Errorf("%s %+v %+v: %t", c.scope, c.one, c.two, same)
 		}
-		if c.one.shared(c.scope) != (c.scope == PerUser || c.scope == PerDevice && c.one.Device != 0) {
-			t.Errorf("%s %+v: shared %t", c.scope, c.one, c.one.shared(c.scope))
+		if c.one.sharesSlot(c.scope) != (c.scope == PerUser || c.scope == PerDevice && c.one.Device != 0) {
+			t.Errorf("%s %+v: shared %t", c.scope, c.one, c.one.sharesSlot(c.scope))
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
 		}
 		since := services.PostID(rapid.IntRange(990, 1000+2*count).Draw(t, "recent from"))
 		var session Session
-		session.Followed, session.Recent = followsOf(had, since)
+		session.LatestFollow, session.Recent = splitFollows(had, since)
 		if got := session.hosts(had); !slices.Equal(got, had) {
 			t.Fatalf("%v of %v", got, had)
 		}
@@ -234,7 +234,7 @@ func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
 
 func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		session := Session{Made: 60, Followed: 50}
+		session := Session{Made: 60, LatestFollow: 50}
 		var all, want []services.FollowedAuthor
 		for i := range rapid.IntRange(0, 8).Draw(t, "hosts") {
 			host := services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
@@ -260,13 +260,13 @@ func TestPagesExtendTheirSession(t *testing.T) {
 	opened, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(opened.Close()) })
-	h := newHall(w, func(cfg *Config) { cfg.Redis = opened })
+	h := newBoardNode(w, func(cfg *Config) { cfg.Redis = opened })
 	viewer := h.fullBoardViewer()
-	first := h.page(viewer, Ask{First: 2})
+	first := h.page(viewer, BoardRequest{First: 2})
 	// extends reports whether a page writes, beside its one read.
 	extends := func(what string) bool {
 		t.Helper()
-		ask := nextAsk(first, true)
+		ask := nextRequest(first, true)
 		ask.First = 2
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		page, err := h.boards.Board(ctx, viewer, ask)
@@ -275,7 +275,7 @@ func TestPagesExtendTheirSession(t *testing.T) {
 		}
 		return trips.Count() == 2
 	}
-	idle := h.boards.idle
+	idle := h.boards.idleTime
 	for _, step := range []struct {
 		after time.Duration
 		want  bool
@@ -289,10 +289,10 @@ func TestPagesExtendTheirSession(t *testing.T) {
 		}
 	}
 	// The session never lives beyond its longest life.
-	h.Clock.Advance(first.Session.Made.Time().Add(h.boards.longest).Sub(h.Clock.Now()) - time.Second)
-	lease := h.boards.renew(t.Context(), first.Session, lease{})
+	h.Clock.Advance(first.Session.Made.Time().Add(h.boards.longestLife).Sub(h.Clock.Now()) - time.Second)
+	lease := h.boards.renew(t.Context(), first.Session, slotLease{})
 	read, err := h.boards.readerData(t.Context(), first.Session, ShowPlace{}, 1)
-	if last := first.Session.Made.Time().Add(h.boards.longest); err != nil || !lease || read.lease.Until.After(last) || read.lease.Until.Before(last.Add(-time.Millisecond)) {
+	if last := first.Session.Made.Time().Add(h.boards.longestLife); err != nil || !lease || read.lease.Until.After(last) || read.lease.Until.Before(last.Add(-time.Millisecond)) {
 		t.Errorf("the lease ends at %s, the session at %s: %v", read.lease.Until, last, err)
 	}
 }

@@ -55,14 +55,14 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
 	}
-	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
+	return s.changeCommand("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.reschedule(edit, now)
 	}), nil
 }
 
 // Relabel is the command by which a host changes the labels of a show, with the errors of Reschedule. The show itself does not change.
 func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
-	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
+	return s.changeCommand("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.reschedule(ShowEdit{}, now)
 	})
 }
@@ -71,7 +71,7 @@ func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Comman
 // cancelled, and INVALID for a time in the future or before the show was scheduled. The command notifies the users with a
 // reminder.
 func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
-	return s.change("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
+	return s.changeCommand("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Start(at, now)
 	})
 }
@@ -80,33 +80,33 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 // none yet. An end that is reported before the start is kept until the start is reported. The error is CONFLICT if the show was
 // cancelled, and INVALID for a bad address, or for a time in the future or before the show was scheduled or started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
-	return s.change("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
+	return s.changeCommand("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.End(at, replayURL, now)
 	})
 }
 
 // Cancel is the command by which a host cancels their show. The error is CONFLICT if it is live or over, or its end was reported.
 func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
-	return s.change("cancelShow", host, id, Show.Cancel)
+	return s.changeCommand("cancelShow", host, id, Show.Cancel)
 }
 
 // SetReplay is the command by which a host sets the address of a show's replay; "" removes it. The error is CONFLICT if the show
 // was cancelled, and INVALID for a bad address.
 func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
-	return s.change("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
+	return s.changeCommand("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.SetReplay(replayURL, now)
 	})
 }
 
-// change is a command that changes one show of a host, or changes nothing when the show is already as requested. Its one ID is
+// changeCommand is a command that changes one show of a host, or changes nothing when the show is already as requested. Its one ID is
 // the show's.
-func (s *Service) change(name string, host services.UserID, id services.PostID,
+func (s *Service) changeCommand(name string, host services.UserID, id services.PostID,
 	transition func(show Show, now time.Time) (Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: host,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			before, err := s.lockAndRead(ctx, tx, id)
-			if err := people.Own(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
+			if err := people.CheckOwn(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
 			// This comes before the transition, so that the transition is judged by the state of the show at the time of the event.

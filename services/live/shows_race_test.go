@@ -18,8 +18,8 @@ import (
 // refused.
 func TestConcurrentReportsOfOneShow(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
-	s := newStage(w)
-	host := w.Users(1)[0]
+	s := newShowNode(w)
+	host := w.MakeUsers(1)[0]
 	for range 10 {
 		id, logged := s.schedule(host), len(s.changesInLog())
 		at := w.Clock.Now()
@@ -58,8 +58,8 @@ func TestConcurrentReportsOfOneShow(t *testing.T) {
 // Users set reminders while the show starts: those whose command was accepted are notified, and the others are refused.
 func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
-	s := newStage(w)
-	users := w.Users(9)
+	s := newShowNode(w)
+	users := w.MakeUsers(9)
 	host, fans := users[0], users[1:]
 	for range 8 {
 		id := s.schedule(host)
@@ -73,17 +73,17 @@ func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 						t.Error(err)
 					}
 					// The job that notifies starts at once.
-					w.Work(w.Fanout)
+					w.RunDueJobs(w.Fanout)
 				})
 			}
 		}
 		group.Wait()
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for i, fan := range fans {
 			if code := services.CodeOf(errs[i]); code != "" && code != services.Conflict {
 				t.Errorf("user %d is refused: %v", fan, errs[i])
 			}
-			notified := slices.Contains(reminded(w, fan), id)
+			notified := slices.Contains(notifiedShows(w, fan), id)
 			if notified != (errs[i] == nil) {
 				t.Errorf("user %d is notified: %v, was answered %v", fan, notified, errs[i])
 			}
@@ -94,32 +94,32 @@ func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 // A user can have at most MaxReminders reminders of upcoming shows; a show that starts makes room.
 func TestTooManyReminders(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	s := newStage(w)
-	users := w.Users(2)
+	s := newShowNode(w)
+	users := w.MakeUsers(2)
 	host, fan := users[0], users[1]
 	first, more := s.schedule(host), s.schedule(host)
-	w.Must(s.do(s.Remind(fan, first, true)))
+	w.Must(s.commit(s.Remind(fan, first, true)))
 	remindOfOthers(w, fan, host, MaxReminders-1)
-	if err := s.do(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
+	if err := s.commit(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("one more: %v", err)
 	}
-	w.Must(s.do(s.Remind(fan, first, true))) // this reminder exists already
-	w.Must(s.do(s.Service.Start(host, first, time.Time{})))
-	w.Must(s.do(s.Remind(fan, more, true)))
+	w.Must(s.commit(s.Remind(fan, first, true))) // this reminder exists already
+	w.Must(s.commit(s.Service.Start(host, first, time.Time{})))
+	w.Must(s.commit(s.Remind(fan, more, true)))
 }
 
 // Two reminders that are set at once do not pass the limit: one of them is refused.
 func TestConcurrentRemindersKeepTheLimit(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
-	s := newStage(w)
-	users := w.Users(2)
+	s := newShowNode(w)
+	users := w.MakeUsers(2)
 	host, fan := users[0], users[1]
 	last, more := s.Remind(fan, s.schedule(host), true), s.Remind(fan, s.schedule(host), true)
 	remindOfOthers(w, fan, host, MaxReminders-1)
-	first, second := sqltest.Beside(t, w.Store,
+	first, second := sqltest.RunBeside(t, w.Store,
 		func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
 		func() error { return w.Fanout.Commit(t.Context(), more)[0] })
-	sqltest.OneCoded(t, services.Conflict, first, second)
+	sqltest.WantOneCode(t, services.Conflict, first, second)
 }
 
 // remindOfOthers sets reminders of a number of upcoming shows of a host other than the given one.
@@ -128,7 +128,7 @@ func remindOfOthers(w *fanouttest.World, fan, host services.UserID, count int) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range count {
 			show := Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := insert(ctx, tx, show); err != nil {
+			if err := putShow(ctx, tx, show); err != nil {
 				return err
 			}
 			if _, err := putReminder(ctx, tx, show.ID, fan); err != nil {

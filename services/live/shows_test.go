@@ -21,16 +21,16 @@ import (
 	"tidings/tests/histories"
 )
 
-// stage is the shows of one node on real engines.
-type stage struct {
+// showNode is a node that serves shows on real engines.
+type showNode struct {
 	*fanouttest.World
 	*Service
 }
 
-func newStage(w *fanouttest.World) stage { return newStageWith(w, nil) }
+func newShowNode(w *fanouttest.World) showNode { return newShowNodeWith(w, nil) }
 
-// newStageWith is newStage with a changed configuration.
-func newStageWith(w *fanouttest.World, change func(*Config)) stage {
+// newShowNodeWith is newShowNode with a changed configuration.
+func newShowNodeWith(w *fanouttest.World, change func(*Config)) showNode {
 	cfg := configOf(w, w.Fanout)
 	if change != nil {
 		change(&cfg)
@@ -38,28 +38,28 @@ func newStageWith(w *fanouttest.World, change func(*Config)) stage {
 	notificationstest.New(w)
 	s := New(cfg)
 	w.Shows = s
-	return stage{w, s}
+	return showNode{w, s}
 }
 
-// do commits a command a little later than the one before.
-func (s stage) do(cmd *jobs.Command) error {
+// commit commits a command a little later than the one before.
+func (s showNode) commit(cmd *jobs.Command) error {
 	s.TB.Helper()
 	s.Clock.Advance(time.Millisecond)
 	return s.Fanout.Commit(s.TB.Context(), cmd)[0]
 }
 
 // schedule schedules a show of a host for an hour from now, and runs the jobs that bring it onto boards.
-func (s stage) schedule(host services.UserID) services.PostID {
+func (s showNode) schedule(host services.UserID) services.PostID {
 	s.TB.Helper()
 	cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
-	s.Must(s.do(cmd))
-	s.Work(s.Fanout)
+	s.Must(s.commit(cmd))
+	s.RunDueJobs(s.Fanout)
 	id, err := ParseShowID("id", cmd.IDs()[0])
 	s.Must(err)
 	return id
 }
 
-func (s stage) show(id services.PostID) Show {
+func (s showNode) show(id services.PostID) Show {
 	s.TB.Helper()
 	shows, err := readShows(s.TB.Context(), s.Store.Runner, []services.PostID{id})
 	s.Must(err)
@@ -67,7 +67,7 @@ func (s stage) show(id services.PostID) Show {
 }
 
 // changesInLog returns the changes of shows in the log.
-func (s stage) changesInLog() (changes []LogChange) {
+func (s showNode) changesInLog() (changes []LogChange) {
 	s.TB.Helper()
 	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, LogKind, 0, 1000)
 	s.Must(err)
@@ -79,8 +79,8 @@ func (s stage) changesInLog() (changes []LogChange) {
 	return changes
 }
 
-// facts prints all of SQL's data on shows, except jobs and idempotency keys.
-func (s stage) facts(shows ...services.PostID) string {
+// factsText prints all of SQL's data on shows, except jobs and idempotency keys.
+func (s showNode) factsText(shows ...services.PostID) string {
 	s.TB.Helper()
 	history, err := database{s.Store}.ShowHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
@@ -96,8 +96,8 @@ func (s stage) facts(shows ...services.PostID) string {
 // Every change in a show's life has a version of the log, and its former position is recorded.
 func TestTheLifeOfAShow(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		s := newStage(w)
-		host := w.Users(1)[0]
+		s := newShowNode(w)
+		host := w.MakeUsers(1)[0]
 		id := s.schedule(host)
 		planned := s.show(id)
 		if planned.Status != ShowUpcoming || planned.Version != 1 || planned.Host != host {
@@ -127,7 +127,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 		} {
 			before, logged := s.show(id), len(s.changesInLog())
 			cmd := step.op()
-			s.Must(s.do(cmd))
+			s.Must(s.commit(cmd))
 			after := s.show(id)
 			if !slices.Equal(cmd.IDs(), []string{after.GlobalID()}) || after.Status != step.status {
 				t.Fatalf("%s: %v, %+v", cmd.Name, cmd.IDs(), after)
@@ -158,7 +158,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 }
 
 // wantLife compares the recorded life of a show with the reports: its positions, and the versions of its host.
-func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title string) {
+func (s showNode) wantLife(id services.PostID, planned Show, later time.Time, title string) {
 	t, host := s.TB, planned.Host
 	t.Helper()
 	over := s.show(id)
@@ -170,7 +170,7 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 	for i := range history {
 		history[i].UntilAt = time.Time{}
 	}
-	want := []Former{
+	want := []FormerPosition{
 		{Show: id, Host: host, Version: 1, Until: 2, Status: ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
 		{Show: id, Host: host, Version: 2, Until: 4, Status: ShowUpcoming, Score: -later.UnixMilli()},
 		{Show: id, Host: host, Version: 4, Until: 5, Status: ShowLive, Score: over.StartedAt.UnixMilli()},
@@ -195,19 +195,19 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 // IDs.
 func TestShowsOfANewHostWait(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		s := newStage(w)
-		host := w.Users(1)[0]
+		s := newShowNode(w)
+		host := w.MakeUsers(1)[0]
 		var ids []services.PostID
 		for range 4 {
 			cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
-			w.Must(s.do(cmd))
+			w.Must(s.commit(cmd))
 			id, _ := ParseShowID("id", cmd.IDs()[0])
 			ids = append(ids, id)
 		}
-		w.Must(s.do(s.Service.Start(host, ids[0], time.Time{})))
-		w.Must(s.do(s.Service.Start(host, ids[1], time.Time{})))
-		w.Must(s.do(s.Service.End(host, ids[1], time.Time{}, "")))
-		w.Must(s.do(s.Cancel(host, ids[2])))
+		w.Must(s.commit(s.Service.Start(host, ids[0], time.Time{})))
+		w.Must(s.commit(s.Service.Start(host, ids[1], time.Time{})))
+		w.Must(s.commit(s.Service.End(host, ids[1], time.Time{}, "")))
+		w.Must(s.commit(s.Cancel(host, ids[2])))
 		if len(s.changesInLog()) != 0 {
 			t.Fatalf("boards have %+v", s.changesInLog())
 		}
@@ -215,7 +215,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if len(history) != 0 {
 			t.Fatalf("history %+v", history)
 		}
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		var reported []services.PostID
 		for i, change := range s.changesInLog() {
 			reported = append(reported, change.Show.ID)
@@ -243,9 +243,9 @@ func TestShowsOfANewHostWait(t *testing.T) {
 // In whatever order and however often a batch reports start and end, the show is the same and the log has each move once.
 func TestABatchInAnyOrder(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	s := newStage(w)
-	host := w.Users(1)[0]
-	histories.Fewer(t, 5)
+	s := newShowNode(w)
+	host := w.MakeUsers(1)[0]
+	histories.Reduce(t, 5)
 	rapid.Check(t, func(rt *rapid.T) {
 		id := s.schedule(host)
 		w.Clock.Advance(time.Minute)
@@ -290,13 +290,13 @@ func indices(n int) []int {
 // A refused command returns its code, names the argument, and changes nothing.
 func TestARefusedCommandChangesNothing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		s := newStage(w)
-		users := w.Users(4)
+		s := newShowNode(w)
+		users := w.MakeUsers(4)
 		host, other, blocked, fan := users[0], users[1], users[2], users[3]
 		upcoming, live, ended, cancelled := s.schedule(host), s.schedule(host), s.schedule(host), s.schedule(host)
-		w.Must(s.do(s.Service.Start(host, live, time.Time{})))
-		w.Must(s.do(s.Service.End(host, ended, time.Time{}, "")))
-		w.Must(s.do(s.Cancel(host, cancelled)))
+		w.Must(s.commit(s.Service.Start(host, live, time.Time{})))
+		w.Must(s.commit(s.Service.End(host, ended, time.Time{}, "")))
+		w.Must(s.commit(s.Cancel(host, cancelled)))
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
 			return err
@@ -349,16 +349,16 @@ func TestARefusedCommandChangesNothing(t *testing.T) {
 			{"reminded of one's own", s.Remind(host, upcoming, true), services.Invalid, "showId: "},
 			{"reminded by who blocks one", s.Remind(blocked, upcoming, true), services.NotFound, "showId: "},
 		} {
-			before := s.facts(all...)
-			jobs, _ := w.Jobs()
-			err := s.do(c.op)
+			before := s.factsText(all...)
+			jobs, _ := w.CountJobs()
+			err := s.commit(c.op)
 			if services.CodeOf(err) != c.code || !strings.HasPrefix(err.Error(), c.says) {
 				t.Errorf("%s: %v, want %s", c.what, err, c.code)
 			}
-			if after := s.facts(all...); after != before {
+			if after := s.factsText(all...); after != before {
 				t.Errorf("%s changed\n%s\nto\n%s", c.what, before, after)
 			}
-			if after, _ := w.Jobs(); after != jobs {
+			if after, _ := w.CountJobs(); after != jobs {
 				t.Errorf("%s left %d jobs", c.what, after-jobs)
 			}
 		}

@@ -32,13 +32,13 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 
 // Follow follows the shows of a user's hosts: changes of their sets of live shows wake the hub for this user.
 func (l Source) Follow(user services.UserID, document *rdb.Document) {
-	l.s.Memory.Follow(user, document.Hosts)
+	l.s.Memory.SetReaderHosts(user, document.Hosts)
 }
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. Facts makes
 // the count too, because AddCached, which makes the count otherwise, runs only for documents from Redis.
 func (l Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	hosts, err := hostsByEach(ctx, l.s.store, users)
+	hosts, err := followedHostsByReader(ctx, l.s.store, users)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
@@ -63,7 +63,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	// version without a write anywhere.
 	v.AddSequence(live.Sequence)
 	badges.LiveSequence = live.Sequence
-	v.Expires(services.SourceLiveBoard, live.New)
+	v.RecordExpiry(services.SourceLiveBoard, live.New)
 	badges.LiveBoard = source.Exact(live.New)
 	// This node has not loaded the shows yet, so any number would be wrong.
 	if live.Behind {
@@ -72,8 +72,8 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 }
 
 // Explain lists the shows that the count has.
-func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	hosts, err := l.s.hostsBy(ctx, of.User)
+func (l Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
+	hosts, err := l.s.followedHosts(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 
 // Digest counts the shows that went live since a moment, whether they are still live or over.
 func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	hosts, err := l.s.hostsBy(ctx, user)
+	hosts, err := l.s.followedHosts(ctx, user)
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ var (
 // minute is the time n minutes after the shows of these tests were scheduled.
 func minute(n int) time.Time { return showNow.Add(time.Duration(n) * time.Minute) }
 
-// scheduled is a new upcoming show, planned for showPlan.
-func scheduled(t testing.TB) Show {
+// newUpcomingShow returns a new upcoming show, planned for showPlan.
+func newUpcomingShow(t testing.TB) Show {
 	t.Helper()
 	show, err := ScheduleShow(services.PostIDAt(showNow)+5, 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
 	if err != nil {
@@ -31,8 +31,8 @@ func scheduled(t testing.TB) Show {
 	return show
 }
 
-// transition runs one transition, by its name in the table below: start10 starts a show at minute 10.
-func transition(s Show, name string, now time.Time) (Show, bool, error) {
+// runTransition runs one transition, by its name in the table below: start10 starts a show at minute 10.
+func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 	var at int
 	word := strings.TrimRight(name, "0123456789")
 	if word != name {
@@ -80,7 +80,7 @@ func TestTransitions(t *testing.T) {
 		{"replay80 start60", "REPLAY 60 to 80 replay"},
 		{"end80 replay80 replay80= start60", "REPLAY 60 to 80 replay"},
 	} {
-		show, now := scheduled(t), minute(100)
+		show, now := newUpcomingShow(t), minute(100)
 		for _, step := range strings.Fields(c.steps) {
 			name := strings.TrimRight(step, "=!?")
 			if at, sets := strings.CutPrefix(step, "@"); sets {
@@ -88,7 +88,7 @@ func TestTransitions(t *testing.T) {
 				now = minute(minutes)
 				continue
 			}
-			after, changed, err := transition(show, name, now)
+			after, changed, err := runTransition(show, name, now)
 			want, wantChange := services.Code(""), true
 			switch step[len(name):] {
 			case "=":
@@ -153,7 +153,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 			show := first
 			for _, event := range events {
 				var err error
-				if show, _, err = transition(show, event, minute(100)); err != nil {
+				if show, _, err = runTransition(show, event, minute(100)); err != nil {
 					t.Fatalf("%v: %s: %v", events, event, err)
 				}
 			}
@@ -167,9 +167,9 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestBadShows(t *testing.T) {
+func TestBadShowsAreRefused(t *testing.T) {
 	text := func(s string) *string { return &s }
-	show := scheduled(t)
+	show := newUpcomingShow(t)
 	for name, try := range map[string]func() error{
 		"title: 1 to 255 characters are allowed, got 0": func() error {
 			_, err := ScheduleShow(1, 7, ShowDraft{PlannedAt: showPlan}, showNow)
@@ -222,9 +222,9 @@ func TestBadShows(t *testing.T) {
 func TestTextsOfAShow(t *testing.T) {
 	title, cover := "Late evening", "https://example.com/cover"
 	for _, steps := range []string{"", "start60", "start60 end80", "end80"} {
-		show := scheduled(t)
+		show := newUpcomingShow(t)
 		for _, step := range strings.Fields(steps) {
-			show, _, _ = transition(show, step, minute(100))
+			show, _, _ = runTransition(show, step, minute(100))
 		}
 		after, changed, err := show.reschedule(ShowEdit{Title: &title, CoverURL: &cover}, minute(100))
 		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.moved(show) {
@@ -241,7 +241,7 @@ func TestTextsOfAShow(t *testing.T) {
 			t.Errorf("%q: taken away: %+v, %v", steps, after, err)
 		}
 	}
-	show, _, _ := scheduled(t).Cancel(minute(1))
+	show, _, _ := newUpcomingShow(t).Cancel(minute(1))
 	if _, _, err := show.reschedule(ShowEdit{Title: &title}, minute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the title of a cancelled show: %v", err)
 	}
@@ -251,14 +251,14 @@ func TestTextsOfAShow(t *testing.T) {
 	// Sending the same plan again leaves the plan of a late show as it is.
 	title = "Later"
 	plan := showPlan
-	late, changed, err := scheduled(t).reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
+	late, changed, err := newUpcomingShow(t).reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
 	if err != nil || !changed || late.Title != title || !late.Late(minute(100)) || late.Late(minute(60)) {
 		t.Errorf("%+v, %v", late, err)
 	}
 }
 
 // Shows without further reports are closed by their own times, whenever Close is called.
-func TestClosing(t *testing.T) {
+func TestShowsAreClosedByTheirOwnTimes(t *testing.T) {
 	for _, c := range []struct {
 		steps string
 		now   int // minutes
@@ -278,10 +278,10 @@ func TestClosing(t *testing.T) {
 		{"start60 end80", 5000, ""},
 		{"cancel", 5000, ""},
 	} {
-		show := scheduled(t)
+		show := newUpcomingShow(t)
 		for _, step := range strings.Fields(c.steps) {
 			var err error
-			if show, _, err = transition(show, step, minute(80)); err != nil {
+			if show, _, err = runTransition(show, step, minute(80)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -29,9 +29,9 @@ func (c Change) same(other Change) bool {
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// renewal is the longest time between two renewals of an open subscription's session. After Redis has lost the lease, it takes at
+// maxRenewEvery is the longest time between two renewals of an open subscription's session. After Redis has lost the lease, it takes at
 // most this long until a request for a page finds the session alive again.
-const renewal = time.Minute
+const maxRenewEvery = time.Minute
 
 // Watch opens a channel of the differences between a viewer's board and a session; a nil session means a new one. The channel
 // gets the present difference, and then each change; a slow consumer gets only the latest. badges are the viewer's badges from
@@ -39,11 +39,11 @@ const renewal = time.Minute
 // session ends, a new one replaces it. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
 	// Errors of the argument are returned before the subscription opens. After a later error, push.Derive tries again.
-	start, err := Ask{Session: session}.parse(viewer)
+	start, err := BoardRequest{Session: session}.parse(viewer)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reach(ctx, start.field, start.session); err != nil {
+	if err := s.reachSession(ctx, start.field, start.session); err != nil {
 		return nil, err
 	}
 	w := &watcher{service: s, viewer: viewer, device: deviceHash(device), session: start.session, hosts: s.Memory.watchHosts()}
@@ -52,7 +52,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 	go func() {
 		defer close(changes)
 		defer w.hosts.Close()
-		push.Derive(ctx, changes, badges, w.wakes(ctx), w.readChange, Change.same)
+		push.Derive(ctx, changes, badges, w.startWakes(ctx), w.readChange, Change.same)
 	}()
 	return changes, nil
 }
@@ -75,9 +75,9 @@ type watcher struct {
 	behindSince time.Time // zero if the badges are not behind
 }
 
-// wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be
+// startWakes returns a channel that gets a token when there may be something to send: a show has changed, or the session must be
 // renewed. The goroutine turns two causes into the one channel that Derive takes, and ends with ctx.
-func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
+func (w *watcher) startWakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
 		timer := time.NewTicker(w.renewEvery())
@@ -86,7 +86,7 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 			select {
 			case <-ctx.Done():
 				return
-			case <-w.hosts.Moved():
+			case <-w.hosts.Changed():
 			case <-timer.C:
 			}
 			select {
@@ -99,14 +99,14 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 }
 
 // renewEvery is the time between two renewals of the session. Each idle time has at least three renewals, so that one may fail.
-func (w *watcher) renewEvery() time.Duration { return min(renewal, w.service.idle/3) }
+func (w *watcher) renewEvery() time.Duration { return min(maxRenewEvery, w.service.idleTime/3) }
 
 // readChange reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
 // follow changes the badges too.
 func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
 	// over reports that the session is past its longest life. No lease tells that, so it is checked at each turn.
-	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
+	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longestLife))
 	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
 		if err := w.readHosts(ctx, badges, over); err != nil {
@@ -115,7 +115,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	}
 	// A change of a show wakes the watcher too, so most turns renew nothing.
 	if now := s.clock.Now(); !w.slotTaken && now.Sub(w.renewed) >= w.renewEvery()/2 {
-		if !s.renew(ctx, w.session, lease{}) { // without the lease that was read last: another session may have taken the slot since
+		if !s.renew(ctx, w.session, slotLease{}) { // without the lease that was read last: another session may have taken the slot since
 			if err := w.readHosts(ctx, badges, true); err != nil {
 				return change, err
 			}
@@ -129,10 +129,10 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	}
 	// These are all moves since the session began, and not only since the last change: a client that missed a change needs only the
 	// latest.
-	moves := s.Memory.movedSince(w.session.hosts(w.reader.hosts), w.session.Version)
+	moves := s.Memory.movesSince(w.session.hosts(w.reader.hosts), w.session.Version)
 	others, older := w.movesOfNewHosts()
 	moves = append(moves, others...)
-	change.Difference = difference(moves)
+	change.Difference = newDifference(moves)
 	change.NewAbove = newAbove(w.top, moves) + older
 	return change, nil
 }
@@ -165,7 +165,7 @@ func (w *watcher) readHosts(ctx context.Context, badges *services.Badges, over b
 	if session.Made == 0 {
 		session = Session{Viewer: w.viewer, Device: w.device}
 	}
-	read, err := s.readerData(ctx, session, ShowPlace{}, s.replaysFor(session, 1))
+	read, err := s.readerData(ctx, session, ShowPlace{}, s.replayLimit(session, 1))
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (w *watcher) readHosts(ctx context.Context, badges *services.Badges, over b
 	// Another subscription or page may have taken the slot: then this session is over too. If the slot was taken from this watcher
 	// before, its present session has no slot, and stays.
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
-	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
+	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.idleTime, s.longestLife) {
 		w.slotTaken = given && taken
 		session = s.newSession(session, read.hosts)
 		w.replaced, w.renewed = w.replaced || given, time.Time{}
@@ -211,7 +211,7 @@ func (w *watcher) movesOfNewHosts() (moves []Move, older int) {
 	for _, show := range slices.Concat(active, replays) {
 		switch {
 		case show.Status != ShowReplay || show.Version > w.session.Version:
-			moves = append(moves, Move{Is: show})
+			moves = append(moves, Move{Now: show})
 		case w.top.ID == 0 || show.Place().Before(w.top):
 			older++
 		}

@@ -16,8 +16,8 @@ import (
 	"tidings/services/sql"
 )
 
-// plan schedules a show. On a host's first show it adds the job that names the host in the documents of their followers.
-func plan(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
+// planShow schedules a show. On a host's first show it adds the job that names the host in the documents of their followers.
+func planShow(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -49,7 +49,7 @@ func finish(w *fanouttest.World, ids ...services.PostID) {
 // newReplay returns a new show of a host that has started and ended.
 func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
 	w.TB.Helper()
-	id := plan(w, host, time.Minute)
+	id := planShow(w, host, time.Minute)
 	start(w, id)
 	finish(w, id)
 	return id
@@ -77,7 +77,7 @@ func moveShows(w *fanouttest.World, ids []services.PostID, move func(show Show, 
 }
 
 // boardOf is a user's board in Redis; its list of replays is made when it is missing and the user has hosts.
-func boardOf(w *fanouttest.World, user services.UserID) boardRead {
+func boardOf(w *fanouttest.World, user services.UserID) redisBoard {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	for range 3 {
@@ -92,19 +92,19 @@ func boardOf(w *fanouttest.World, user services.UserID) boardRead {
 		w.Must(serviceOf(w).rebuildReplays(ctx, user))
 	}
 	w.TB.Fatalf("the board of user %d cannot be read", user)
-	return boardRead{}
+	return redisBoard{}
 }
 
 // readBoard is a user's board as Redis has it.
-func readBoard(w *fanouttest.World, user services.UserID) boardRead {
+func readBoard(w *fanouttest.World, user services.UserID) redisBoard {
 	w.TB.Helper()
-	read, err := projection{w.Redis}.board(w.TB.Context(), boardQuery{Reader: user, Limit: services.Retention})
+	read, err := projection{w.Redis}.readBoard(w.TB.Context(), boardQuery{Reader: user, Limit: services.Retention})
 	w.Must(err)
 	return read
 }
 
-// heldBy is a user's whole list of replays, with the members that boards do not list.
-func heldBy(w *fanouttest.World, user services.UserID) heldReplays {
+// readReplayList is a user's whole list of replays, with the members that boards do not list.
+func readReplayList(w *fanouttest.World, user services.UserID) heldReplays {
 	w.TB.Helper()
 	return parseReplays(rdbtest.Snapshot(w.TB, w.Redis, user).Lists[replaysList.Part])
 }
@@ -117,8 +117,8 @@ func dropLists(w *fanouttest.World, users ...services.UserID) {
 	}
 }
 
-// boardShown is the part of a board that Redis holds, actual or expected.
-type boardShown struct {
+// comparedBoard is the part of a board that Redis holds, actual or expected.
+type comparedBoard struct {
 	Hosts   []services.FollowedAuthor // in order of ID
 	Replays []replayEntry
 	Cut     bool   // older replays exist
@@ -129,12 +129,12 @@ type boardShown struct {
 func compareBoards(w *fanouttest.World, user services.UserID, document rdb.Document) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
-	got := boardShown{Hosts: fanouttest.ByAuthor(document.Hosts), Seen: document.LiveSeen}
+	got := comparedBoard{Hosts: fanouttest.SortedByAuthor(document.Hosts), Seen: document.LiveSeen}
 	seen, err := positions.Of(ctx, w.Store, user, positions.LiveBoard, "")
 	w.Must(err)
-	hosts, err := serviceOf(w).hostsBy(ctx, user)
+	hosts, err := serviceOf(w).followedHosts(ctx, user)
 	w.Must(err)
-	want := boardShown{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
+	want := comparedBoard{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
 	if read := readBoard(w, user); read.Listed {
 		got.Replays, got.Cut = read.Replays, read.Floor.Replay
 		shows, err := replaysFeed(ctx, w.Store, user, ShowPlace{}, services.Retention+1)

@@ -275,7 +275,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 		}
 	}
 	// Keeping the mark locks the types as well.
-	which, err := lock(ctx, tx, user, keep, args...)
+	which, err := lockUserTypes(ctx, tx, user, keep, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -307,16 +307,16 @@ func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	if err != nil {
 		return nil, err
 	}
-	which, err := lock(ctx, tx, user, lockTypes, user, types)
+	which, err := lockUserTypes(ctx, tx, user, lockTypes, user, types)
 	if err != nil {
 		return nil, err
 	}
 	return change(ctx, tx, which, st, append([]any{user, ids}, more...)...)
 }
 
-// lock runs a statement that locks types of a user and returns them. The result has a row of the user and each type, in order. A
+// lockUserTypes runs a statement that locks types of a user and returns them. The result has a row of the user and each type, in order. A
 // user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
-func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.Rows, err error) {
+func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.Rows, err error) {
 	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string
 		err := scan(&kind)

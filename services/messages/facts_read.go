@@ -11,7 +11,7 @@ import (
 )
 
 // unreadDays and unreadRows are parts of the statements that count the newest unread messages of states s, at most
-// services.MessagesCounted + 1, by the day in a message's ID. The count reads only the index site_message_recipients_unread. A state
+// services.MaxCountedMessages + 1, by the day in a message's ID. The count reads only the index site_message_recipients_unread. A state
 // and its counts are one snapshot, so that counts belong to their version.
 const (
 	// unreadDays are the columns: the state, a day, and the number of its messages.
@@ -67,8 +67,8 @@ SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_me
 	generationOf = sql.NewStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
 )
 
-// states reads the states of users, one for each type of which they ever got a message, in order of user ID and type.
-func states(ctx context.Context, db *sql.DB, users ...services.UserID) ([]State, error) {
+// readUserStates reads the states of users, one for each type of which they ever got a message, in order of user ID and type.
+func readUserStates(ctx context.Context, db *sql.DB, users ...services.UserID) ([]State, error) {
 	st, of := statesOfUsers.Of(users)
 	return readStates(ctx, db.Runner, st, of)
 }
@@ -80,7 +80,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 		kind string
 	}
 	places := map[key]int{}
-	err = r.Each(ctx, st, []any{which, services.MessagesCounted}, func(scan func(...any) error) error {
+	err = r.Each(ctx, st, []any{which, services.MaxCountedMessages}, func(scan func(...any) error) error {
 		var state State
 		var day sql.NullInt64 // null if nothing is unread
 		var unread int
@@ -94,7 +94,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 			places[key{state.User, state.Type}] = place
 			states = append(states, state)
 		}
-		// Each row counts one day of the newest unread messages. Messages beyond services.MessagesCounted + 1 are in no row.
+		// Each row counts one day of the newest unread messages. Messages beyond services.MaxCountedMessages + 1 are in no row.
 		if day.Valid {
 			states[place].Unread += unread
 			states[place].Days.Add(day.Int64, unread)
@@ -106,15 +106,15 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 	return states, err
 }
 
-// generation is a user's generation of messages. Read it before a list: then the list shows this generation or a later one.
-func generation(ctx context.Context, db *sql.DB, user services.UserID) (gen uint64, err error) {
+// readGeneration reads a user's generation of messages. Call it before a list: then the list shows this generation or a later one.
+func readGeneration(ctx context.Context, db *sql.DB, user services.UserID) (gen uint64, err error) {
 	_, err = db.One(ctx, generationOf, []any{user}, &gen)
 	return gen, err
 }
 
-// list lists a user's messages of some types before an ID, the newest first, at most limit. unreadOnly leaves out the messages
+// listMessages lists a user's messages of some types before an ID, the newest first, at most limit. unreadOnly leaves out the messages
 // that the user has read.
-func list(ctx context.Context, db *sql.DB, user services.UserID, types []string, unreadOnly bool, before ID, limit int) ([]Message, error) {
+func listMessages(ctx context.Context, db *sql.DB, user services.UserID, types []string, unreadOnly bool, before ID, limit int) ([]Message, error) {
 	st := messagesOf
 	if unreadOnly {
 		st = unreadOf
@@ -122,8 +122,8 @@ func list(ctx context.Context, db *sql.DB, user services.UserID, types []string,
 	return selectMessages(ctx, db, st, user, before, types, limit)
 }
 
-// byID reads messages of a user by their IDs; a message that the user does not have is absent.
-func byID(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
+// readMessages reads messages of a user by their IDs; a message that the user does not have is absent.
+func readMessages(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
 	list, err := selectMessages(ctx, db, messagesByID, user, ids)
 	found := make(map[ID]Message, len(list))
 	for _, message := range list {
@@ -139,24 +139,24 @@ func selectMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...a
 		var created, updated int64
 		var at sql.NullInt64
 		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &at)
-		m.CreatedAt, m.UpdatedAt, m.ReadAt = sql.FromMicros(created), sql.FromMicros(updated), readAt(at)
+		m.CreatedAt, m.UpdatedAt, m.ReadAt = sql.FromMicros(created), sql.FromMicros(updated), timeOrNone(at)
 		list = append(list, m)
 		return err
 	})
 	return list, err
 }
 
-// readAt is a nullable time; null is the zero time.
-func readAt(us sql.NullInt64) time.Time {
+// timeOrNone is a nullable time; null is the zero time.
+func timeOrNone(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}
 	}
 	return sql.FromMicros(us.Int64)
 }
 
-// reports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist
+// readReports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist
 // is absent.
-func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
+func readReports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
 	found := make(map[ID]Report, len(ids))
 	err := db.Each(ctx, reportsOf, []any{ids}, func(scan func(...any) error) error {
 		var report Report
@@ -170,10 +170,10 @@ func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
 	return found, err
 }
 
-// report returns the report of one message. The error is NOT_FOUND if there is no such message. The caller has the scope of the
+// readReport returns the report of one message. The error is NOT_FOUND if there is no such message. The caller has the scope of the
 // application, so there is nothing to hide.
-func report(ctx context.Context, db *sql.DB, id ID) (Report, error) {
-	found, err := reports(ctx, db, []ID{id})
+func readReport(ctx context.Context, db *sql.DB, id ID) (Report, error) {
+	found, err := readReports(ctx, db, []ID{id})
 	one, exists := found[id]
 	if err == nil && !exists {
 		err = notFound("id", id)

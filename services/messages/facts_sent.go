@@ -81,13 +81,13 @@ func firstLacking(found map[ID]string, ids []ID) ID {
 // for a mark up to a message also the earlier messages. The locks are taken in the order of types, as every mark takes them.
 func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return has[id] != "" })
-	chunks, types, err := sentTo(ctx, tx, user, ids)
+	chunks, types, err := deliveriesTo(ctx, tx, user, ids)
 	if err != nil || len(chunks) == 0 {
 		return err
 	}
 	if len(upTo) > 0 {
 		// "Up to this message" also means those that were sent before it and wait in the queue behind it.
-		earlier, typesOfEarlier, err := sentBefore(ctx, tx, user, ids[0])
+		earlier, typesOfEarlier, err := deliveriesBefore(ctx, tx, user, ids[0])
 		if err != nil {
 			return err
 		}
@@ -110,9 +110,9 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 	return nil
 }
 
-// sentBefore is sentTo for all messages before a given one.
-func sentBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([]delivery, []string, error) {
-	keys, err := sql.Column[string](ctx, tx, keysSent)
+// deliveriesBefore is deliveriesTo for all messages before a given one.
+func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([]delivery, []string, error) {
+	keys, err := sql.ReadColumn[string](ctx, tx, keysSent)
 	var earlier []ID
 	for _, key := range keys {
 		text, _, _ := strings.Cut(key, ".")
@@ -124,12 +124,12 @@ func sentBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([
 	if err != nil || len(earlier) == 0 {
 		return nil, nil, err
 	}
-	return sentTo(ctx, tx, user, slices.Compact(slices.Sorted(slices.Values(earlier))))
+	return deliveriesTo(ctx, tx, user, slices.Compact(slices.Sorted(slices.Values(earlier))))
 }
 
-// sentTo are the deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
+// deliveriesTo are the deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
 // payloads of all chunks, up to 40 for each message: that happens only to a mark that comes within moments after the message.
-func sentTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
+func deliveriesTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
 	exist, err := typesByID(ctx, tx, typesSent, ids)
 	if err != nil || len(exist) == 0 {
 		return nil, nil, err

@@ -15,42 +15,42 @@ import (
 )
 
 // commit commits a mark.
-func (b box) commit(user services.UserID, mark Mark) error {
+func (b messageNode) commit(user services.UserID, mark Mark) error {
 	b.TB.Helper()
 	cmd, err := b.service.MarkRead(user, mark)
 	b.Must(err)
 	return b.Fanout.Commit(b.TB.Context(), cmd)[0]
 }
 
-// number is the user ID of a key.
-func (b box) number(key string) services.UserID {
+// userID is the user ID of a key.
+func (b messageNode) userID(key string) services.UserID {
 	b.TB.Helper()
-	return b.Named(key)[0]
+	return b.MakeNamedUsers(key)[0]
 }
 
 // A message to thousands has many jobs, and no job replaces another. A mark of any recipient finds the recipient's job.
 func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		b := newBox(w)
-		keys := keysTo(MaxRecipients)
+		b := newMessageNode(w)
+		keys := newUserKeys(MaxRecipients)
 		id := b.send(Draft{Text: Text{Title: "to all"}, To: keys})
-		if waiting, _ := w.Jobs(); waiting != maxChunks {
+		if waiting, _ := w.CountJobs(); waiting != maxChunks {
 			t.Fatalf("%d jobs deliver a message to all, want %d", waiting, maxChunks)
 		}
 		marked := []string{keys[0], keys[deliverChunk-1], keys[deliverChunk], keys[MaxRecipients/2], keys[MaxRecipients-1]}
 		for _, key := range marked {
-			if err := b.commit(b.number(key), Mark{IDs: []ID{id}}); err != nil {
+			if err := b.commit(b.userID(key), Mark{IDs: []ID{id}}); err != nil {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
-		sqltest.Coded(t, b.commit(b.number("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
-		w.Quiet(w.Fanout)
+		sqltest.WantCode(t, b.commit(b.userID("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
+		w.RunAllJobs(w.Fanout)
 		report, err := b.service.Report(t.Context(), id)
 		w.Must(err)
 		if report.Recipients != MaxRecipients || report.ReadCount != len(marked) {
 			t.Errorf("%d have it, %d have read it, want %d and %d", report.Recipients, report.ReadCount, MaxRecipients, len(marked))
 		}
-		sqltest.Coded(t, b.commit(b.number("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
+		sqltest.WantCode(t, b.commit(b.userID("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
 	})
 }
 
@@ -58,16 +58,16 @@ func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
 // undelivered.
 func TestARefusedMarkDeliversNothing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		b := newBox(w)
-		users := w.Users(2)
+		b := newMessageNode(w)
+		users := w.MakeUsers(2)
 		mine, others := send(w, users[0]), send(w, users[1])
 		for _, mark := range []Mark{{IDs: []ID{mine, others}}, {IDs: []ID{others}}, {UpTo: others}, {UpTo: others + 1}} {
-			sqltest.Coded(t, b.commit(users[0], mark), services.NotFound)
+			sqltest.WantCode(t, b.commit(users[0], mark), services.NotFound)
 			if _, list := unread(w, users[0]); len(list) > 0 {
 				t.Errorf("%+v delivered %v", mark, list)
 			}
 		}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if count, list := unread(w, users[0]); count != 1 || len(list) != 1 {
 			t.Errorf("in the end they have %d of %v", count, list)
 		}
@@ -77,12 +77,12 @@ func TestARefusedMarkDeliversNothing(t *testing.T) {
 // A mark finds its message at any moment of the delivery: as a job, and as a row.
 func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		b := newBox(w)
-		users := w.Users(4)
+		b := newMessageNode(w)
+		users := w.MakeUsers(4)
 		for range 10 {
 			id := send(w, users...)
 			var work sync.WaitGroup
-			work.Go(func() { w.Quiet(w.Fanout) })
+			work.Go(func() { w.RunAllJobs(w.Fanout) })
 			for _, user := range users {
 				work.Go(func() {
 					if err := b.commit(user, Mark{IDs: []ID{id}}); err != nil {
@@ -91,7 +91,7 @@ func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
 				})
 			}
 			work.Wait()
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			report, err := b.service.Report(t.Context(), id)
 			w.Must(err)
 			if report.Recipients != len(users) || report.ReadCount != len(users) {
@@ -115,7 +115,7 @@ func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
 	seen := map[string]bool{}
 	for i, job := range queued {
 		for _, user := range []services.UserID{17, services.UserID(i)} {
-			if erase.NamedBy(user, job.Kind, job.Key, nil) {
+			if erase.NamesUser(user, job.Kind, job.Key, nil) {
 				t.Errorf("%s names user %d", job.Key, user)
 			}
 		}
@@ -165,7 +165,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 			}
 			sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 11) // the other user has read nothing
 			unread := 0
-			for _, state := range sqltest.Must(states(b.Ctx, b.DB, 1))(b.T) {
+			for _, state := range sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T) {
 				unread += state.Unread
 			}
 			sqltest.Equal(b.T, unread, len(c.unread))
@@ -182,17 +182,17 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 		b.addMessage(30, "general")
 		b.addMessage(40, "offer")
 		for _, id := range []ID{20, 30, 40} {
-			b.give(id, 1)
+			b.deliverTo(id, 1)
 		}
-		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of tx.Date, which takes an ID
+		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of tx.SetDated, which takes an ID
 		minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 		for _, mark := range []struct {
 			minute int
 			upTo   ID
 		}{{2, 30}, {1, 20}, {3, 0}, {4, 0}, {5, 20}, {6, 30}} {
 			b.MustWrite(func(tx *sql.Tx) error {
-				tx.Date(services.PostIDAt(minute(mark.minute)))
-				defer tx.Date(0)
+				tx.SetDated(services.PostIDAt(minute(mark.minute)))
+				defer tx.SetDated(0)
 				chosen := selection{Types: all, UpTo: mark.upTo, Gen: services.AnyGen}
 				_, err := markRead(b.Ctx, tx, 1, chosen)
 				return err
@@ -210,7 +210,7 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 			})
 		}
 		want := map[ID]int{10: 1, 15: 1, 25: 2, 31: 3, 35: 3}
-		for _, message := range sqltest.Must(list(b.Ctx, b.DB, 1, all, false, MaxID, 100))(b.T) {
+		for _, message := range sqltest.Must(listMessages(b.Ctx, b.DB, 1, all, false, MaxID, 100))(b.T) {
 			if at, late := want[message.ID]; late && !message.ReadAt.Equal(minute(at)) {
 				b.T.Errorf("%d was read at %v, want %v", message.ID, message.ReadAt, minute(at))
 			}
@@ -246,12 +246,12 @@ func TestFirstMark(t *testing.T) {
 
 // The oldest marks are dropped when there is no room. A message whose first mark was dropped then counts as read at the first mark that
 // is left.
-func TestMarksKeepTheLastOnes(t *testing.T) {
+func TestTheOldestMarksAreDropped(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		const marks = 60
 		for id := ID(1); id <= marks; id++ {
 			b.addMessage(2*id, "general")
-			b.give(2*id, 1)
+			b.deliverTo(2*id, 1)
 			b.markRead(1, selection{Types: []string{"general"}, Gen: services.AnyGen})
 			b.Clock.Advance(time.Minute)
 		}
@@ -262,7 +262,7 @@ func TestMarksKeepTheLastOnes(t *testing.T) {
 				_, err := deliver(b.Ctx, tx, id, []services.UserID{1}, true)
 				return err
 			})
-			for _, message := range sqltest.Must(list(b.Ctx, b.DB, 1, []string{"general"}, false, id+1, 1))(b.T) {
+			for _, message := range sqltest.Must(listMessages(b.Ctx, b.DB, 1, []string{"general"}, false, id+1, 1))(b.T) {
 				return end.Sub(message.ReadAt)
 			}
 			return 0
@@ -279,6 +279,6 @@ func TestMarksKeepTheLastOnes(t *testing.T) {
 func TestAMarkOfNothingLeavesNothing(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		sqltest.Equal(b.T, len(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general", "offer"}})), 0)
-		sqltest.Equal(b.T, len(sqltest.Must(states(b.Ctx, b.DB, 1))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T)), 0)
 	})
 }

@@ -36,8 +36,8 @@ func (b bundle) addMessage(id ID, kind string) Message {
 	return m
 }
 
-// give delivers a message to users.
-func (b bundle) give(id ID, users ...services.UserID) (found []State) {
+// deliverTo delivers a message to users.
+func (b bundle) deliverTo(id ID, users ...services.UserID) (found []State) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = deliver(b.Ctx, tx, id, users, false)
@@ -67,7 +67,7 @@ func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
 // unreadIDs are the messages that count for a user, in the order of their list.
 func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	b.T.Helper()
-	for _, m := range sqltest.Must(list(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
+	for _, m := range sqltest.Must(listMessages(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
 		ids = append(ids, m.ID)
 	}
 	return ids
@@ -84,26 +84,26 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		first := b.addMessage(10, "general")
 		b.addMessage(20, "offer")
-		sqltest.Equal(b.T, b.give(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
-		sqltest.Equal(b.T, b.give(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
-		sqltest.Equal(b.T, b.give(20, 1), []State{state(1, "offer", 1, 1)})
-		sqltest.Equal(b.T, len(b.give(20)), 0)
-		shown := sqltest.Must(list(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
+		sqltest.Equal(b.T, b.deliverTo(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(20, 1), []State{state(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, len(b.deliverTo(20)), 0)
+		shown := sqltest.Must(listMessages(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
 		sqltest.Equal(b.T, len(shown), 2)
 		sqltest.Equal(b.T, shown[1], first)
-		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
-		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 9))(b.T), []State(nil))
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 9))(b.T), []State(nil))
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := deliver(b.Ctx, tx, 11, []services.UserID{1}, false)
 			return err
 		})
-		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.WantCode(b.T, err, services.NotFound)
 	})
 }
 
 // Only the newest unread messages are counted, one more than the bound: by a delivery, a mark and a read alike.
 func TestUnreadMessagesAreCountedToABound(t *testing.T) {
-	const most = services.MessagesCounted + 1
+	const most = services.MaxCountedMessages + 1
 	eachBundle(t, func(b bundle) {
 		const perDay = 181193932800000 // IDs in a day
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -114,7 +114,7 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 				INSERT INTO site_message_recipients (user_number, message, type) SELECT 1, n * %d, 'general' FROM s`, 2*most, perDay/100))
 		})
 		b.addMessage(2*most*perDay, "general")
-		given := b.give(2*most*perDay, 1)
+		given := b.deliverTo(2*most*perDay, 1)
 		counted := func(found []State, want int) {
 			b.T.Helper()
 			state := found[0]
@@ -127,11 +127,11 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 			}
 		}
 		counted(given, most)
-		counted(sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), most)
+		counted(sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), most)
 		counted(b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{2 * most * perDay}}), most)
 		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
 		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
-		if offer := sqltest.Must(states(b.Ctx, b.DB, 1))(b.T)[1]; offer.Unread != 0 || offer.Version != 8 {
+		if offer := sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T)[1]; offer.Unread != 0 || offer.Version != 8 {
 			b.T.Errorf("of a type without messages %+v", offer)
 		}
 	})
@@ -141,10 +141,10 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		b.addMessage(10, "general")
-		b.give(10, 1, 2)
+		b.deliverTo(10, 1, 2)
 		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
-		sqltest.Equal(b.T, b.give(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
-		messageReport := sqltest.Must(report(b.Ctx, b.DB, 10))(b.T)
+		sqltest.Equal(b.T, b.deliverTo(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
+		messageReport := sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T)
 		sqltest.Equal(b.T, [2]int{messageReport.Recipients, messageReport.ReadCount}, [2]int{3, 1})
 	})
 }
@@ -153,7 +153,7 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 6; id++ {
 			b.addMessage(id, []string{"general", "offer"}[id%2])
-			b.give(id, 1, 2)
+			b.deliverTo(id, 1, 2)
 		}
 		both := []string{"general", "offer"}
 		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 4, 3, 2, 1})
@@ -169,7 +169,7 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 		sqltest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
 		sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's messages stay unread
 		sqltest.Equal(b.T, len(b.markRead(9, selection{Gen: services.AnyGen, Types: both})), 0)
-		found := sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
+		found := sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
 		sqltest.Equal(b.T, len(found), 1)
 		sqltest.Equal(b.T, found[3].ReadAt, b.Clock.Now())
 	})
@@ -180,8 +180,8 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		b.addMessage(10, "general")
 		b.addMessage(20, "general")
-		b.give(10, 1)
-		b.give(20, 2)
+		b.deliverTo(10, 1)
+		b.deliverTo(20, 2)
 		for _, fn := range []func(tx *sql.Tx) error{
 			func(tx *sql.Tx) error {
 				_, err := markRead(b.Ctx, tx, 1, selection{Gen: services.AnyGen, IDs: []ID{10, 20}})
@@ -197,31 +197,31 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 			},
 			func(tx *sql.Tx) error { return edit(b.Ctx, tx, 30, nil, nil) },
 		} {
-			sqltest.Coded(b.T, b.Write(b.Ctx, fn), services.NotFound)
+			sqltest.WantCode(b.T, b.Write(b.Ctx, fn), services.NotFound)
 		}
-		_, err := report(b.Ctx, b.DB, 30)
-		sqltest.Coded(b.T, err, services.NotFound)
-		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1)})
+		_, err := readReport(b.Ctx, b.DB, 30)
+		sqltest.WantCode(b.T, err, services.NotFound)
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1)})
 	})
 }
 
 func TestAnEditKeepsReadStates(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		m := b.addMessage(10, "general")
-		b.give(10, 1, 2)
+		b.deliverTo(10, 1, 2)
 		b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}})
 		m.ReadAt = b.Clock.Now()
 		b.Clock.Advance(time.Hour)
 		title, content := "better", ""
 		b.MustWrite(func(tx *sql.Tx) error { return edit(b.Ctx, tx, 10, &title, nil) })
 		m.Title, m.UpdatedAt = title, b.Clock.Now()
-		sqltest.Equal(b.T, sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
+		sqltest.Equal(b.T, sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
 		b.MustWrite(func(tx *sql.Tx) error { return edit(b.Ctx, tx, 10, nil, &content) })
 		m.Content = ""
-		sqltest.Equal(b.T, sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
+		sqltest.Equal(b.T, sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
 		m.ReadAt = time.Time{}
-		sqltest.Equal(b.T, sqltest.Must(report(b.Ctx, b.DB, 10))(b.T), Report{Message: m, Recipients: 2, ReadCount: 1})
-		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
+		sqltest.Equal(b.T, sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T), Report{Message: m, Recipients: 2, ReadCount: 1})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
 	})
 }
 
@@ -242,12 +242,12 @@ func TestPagesListEveryMessageOnce(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 25; id++ {
 			b.addMessage(id, "general")
-			b.give(id, 1)
+			b.deliverTo(id, 1)
 		}
 		var got []ID
 		before := MaxID
 		for {
-			page := sqltest.Must(list(b.Ctx, b.DB, 1, []string{"general"}, false, before, 10))(b.T)
+			page := sqltest.Must(listMessages(b.Ctx, b.DB, 1, []string{"general"}, false, before, 10))(b.T)
 			if len(page) == 0 {
 				break
 			}
@@ -260,7 +260,7 @@ func TestPagesListEveryMessageOnce(t *testing.T) {
 		for i, id := range got {
 			sqltest.Equal(b.T, id, ID(25-i))
 		}
-		sqltest.Equal(b.T, len(sqltest.Must(list(b.Ctx, b.DB, 1, []string{"offer"}, false, MaxID, 10))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(listMessages(b.Ctx, b.DB, 1, []string{"offer"}, false, MaxID, 10))(b.T)), 0)
 	})
 }
 
@@ -310,7 +310,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 			if user == 2 || user == 4 {
 				want = state(user, "general", 2*messages, 0)
 			}
-			sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, user))(b.T), []State{want})
+			sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, user))(b.T), []State{want})
 			sqltest.Equal(b.T, len(b.unreadIDs(user, "general")), want.Unread)
 		}
 	})
@@ -322,9 +322,9 @@ func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 3; id++ {
 			b.addMessage(id, "general")
-			b.give(id, 1, 2)
+			b.deliverTo(id, 1, 2)
 		}
-		gen := func() uint64 { return sqltest.Must(generation(b.Ctx, b.DB, 1))(b.T) }
+		gen := func() uint64 { return sqltest.Must(readGeneration(b.Ctx, b.DB, 1))(b.T) }
 		types, shown := []string{"general"}, gen()
 		sqltest.Equal(b.T, shown, uint64(0))
 		b.markRead(1, selection{IDs: []ID{1}, Gen: shown})
@@ -332,12 +332,12 @@ func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 		sqltest.Equal(b.T, b.markRead(1, selection{IDs: []ID{1, 2}, Gen: shown}), []State{state(1, "general", 5, 3)})
 		sqltest.Equal(b.T, b.markRead(1, selection{Types: types, Gen: shown}), []State{state(1, "general", 6, 2)})
 		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})
-		sqltest.Equal(b.T, []uint64{gen(), sqltest.Must(generation(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
+		sqltest.Equal(b.T, []uint64{gen(), sqltest.Must(readGeneration(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
 		b.markRead(1, selection{IDs: []ID{1}, Gen: gen()})
 		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2})
 		b.markRead(1, selection{Types: types, Gen: services.AnyGen})
 		sqltest.Equal(b.T, len(b.unreadIDs(1, types...)), 0)
-		sqltest.Coded(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error {
+		sqltest.WantCode(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := markUnread(b.Ctx, tx, 1, []ID{1, 99})
 			return err
 		}), services.NotFound)

@@ -31,7 +31,7 @@ type delivery struct {
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobDeliver, Class: jobs.Bulk, Each: s.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceSiteMessages)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.UserWork(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceSiteMessages)},
 	}
 }
 
@@ -57,7 +57,7 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 	for chunk := range slices.Chunk(users, deliverChunk) {
 		chunks = append(chunks, delivery{message, chunk, dated})
 	}
-	return jobs.Chunked(jobDeliver, chunks)
+	return jobs.ChunkJobs(jobDeliver, chunks)
 }
 
 // sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. Their keys let a mark find the
@@ -78,7 +78,7 @@ const maxChunks = (MaxRecipients + deliverChunk - 1) / deliverChunk
 func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.PostID(message), i) }
 
 // countsJob projects a user's counts into their document. Waiting jobs of one user become one, because each reads the counts anew.
-func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
+func countsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
 
 // projectCounts projects the counts that SQL has now. They include at least the mark that queued the job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {

@@ -43,7 +43,7 @@ func send(w *fanouttest.World, users ...services.UserID) ID {
 // unread is the count in a user's document, and the unread rows of their list; -1 without a document.
 func unread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 	w.TB.Helper()
-	found, err := list(w.TB.Context(), w.Store, user, []string{general}, true, MaxID, 1000)
+	found, err := listMessages(w.TB.Context(), w.Store, user, []string{general}, true, MaxID, 1000)
 	w.Must(err)
 	for _, message := range found {
 		ids = append(ids, message.ID)
@@ -58,10 +58,10 @@ func unread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 func TestAMessageReachesAllItsRecipients(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
-		users := w.Users(3)
-		strangers := w.Strangers(600) // several chunks
+		users := w.MakeUsers(3)
+		strangers := w.MakeStrangers(600) // several chunks
 		send(w, append(strangers, users...)...)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
 			if count, list := unread(w, user); count != 1 || len(list) != 1 {
 				t.Errorf("user %d: %d of %v", user, count, list)
@@ -83,14 +83,14 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
-		users := w.Users(2)
+		users := w.MakeUsers(2)
 		id := send(w, users...)
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, err := deliver(ctx, tx, id, users, false)
 			return err
 		})
-		w.Quiet(w.Fanout)
-		if _, dead := w.Jobs(); dead > 0 {
+		w.RunAllJobs(w.Fanout)
+		if _, dead := w.CountJobs(); dead > 0 {
 			t.Errorf("%d jobs were given up", dead)
 		}
 		for _, user := range users {
@@ -109,8 +109,8 @@ func claim(w *fanouttest.World) []jobs.Job {
 	return queued
 }
 
-// mailbox is a history of site messages of a few people, each with two devices, and its model.
-type mailbox struct {
+// messageHistory is a history of site messages of a few people, each with two devices, and its model.
+type messageHistory struct {
 	*fanouttest.World
 	service *Service
 	users   []services.UserID
@@ -121,8 +121,8 @@ type mailbox struct {
 	late    [][]State                       // states that have not reached a document yet
 }
 
-func newMailbox(w *fanouttest.World, service *Service) *mailbox {
-	m := &mailbox{World: w, service: service, users: w.Users(3), has: map[services.UserID]map[ID]bool{}, sent: map[services.UserID][]ID{}, ledger: map[string]int{}}
+func newMessageHistory(w *fanouttest.World, service *Service) *messageHistory {
+	m := &messageHistory{World: w, service: service, users: w.MakeUsers(3), has: map[services.UserID]map[ID]bool{}, sent: map[services.UserID][]ID{}, ledger: map[string]int{}}
 	for _, user := range m.users {
 		m.has[user] = map[ID]bool{}
 		m.ledger[fmt.Sprint(user, "/", 0)] = 0
@@ -131,7 +131,7 @@ func newMailbox(w *fanouttest.World, service *Service) *mailbox {
 }
 
 // someone is one of the users, and some of the messages that were sent to them.
-func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
+func (m *messageHistory) someone(t *rapid.T) (services.UserID, []ID) {
 	user := rapid.SampledFrom(m.users).Draw(t, "user")
 	var ids []ID
 	for _, id := range m.sent[user] {
@@ -143,7 +143,7 @@ func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
 }
 
 // mark changes a user's rows by a request of one of their devices. The projection of the change may run much later.
-func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) {
+func (m *messageHistory) mark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) {
 	var states []State
 	m.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if states, err = change(ctx, tx); err != nil {
@@ -158,7 +158,7 @@ func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Con
 	m.Must(m.service.project(m.TB.Context(), states))
 }
 
-func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
+func (m *messageHistory) markRead(t *rapid.T, user services.UserID, mark selection) {
 	mark.Types = []string{general}
 	m.mark(t, user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
 		return markRead(ctx, tx, user, mark)
@@ -167,7 +167,7 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 
 // learnRead marks a user's messages read in the model, up to a message or all (0). A mark up to a message that is not delivered
 // yet first delivers that message and the messages that were sent before it.
-func (m *mailbox) learnRead(user services.UserID, upTo ID) {
+func (m *messageHistory) learnRead(user services.UserID, upTo ID) {
 	if _, delivered := m.has[user][upTo]; !delivered {
 		for _, id := range m.sent[user] {
 			if id <= upTo {
@@ -181,7 +181,7 @@ func (m *mailbox) learnRead(user services.UserID, upTo ID) {
 }
 
 // run runs a job. The model learns of a delivery from its payload.
-func (m *mailbox) run(job jobs.Job) {
+func (m *messageHistory) run(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
 		Message ID
@@ -198,7 +198,7 @@ func (m *mailbox) run(job jobs.Job) {
 }
 
 // actions are the events of a random history, by name.
-func (m *mailbox) actions() map[string]func(*rapid.T) {
+func (m *messageHistory) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"send": func(t *rapid.T) {
 			for _, user := range m.users { // one chunk for each user
@@ -271,7 +271,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 }
 
 // check compares the facts with the model, and every document with the facts of its version.
-func (m *mailbox) check(t *rapid.T) {
+func (m *messageHistory) check(t *rapid.T) {
 	for _, user := range m.users {
 		var want []ID
 		for id, read := range m.has[user] {
@@ -285,7 +285,7 @@ func (m *mailbox) check(t *rapid.T) {
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Fatalf("user %d's list (-model +facts):\n%s", user, diff)
 		}
-		found, err := states(m.TB.Context(), m.Store, user)
+		found, err := readUserStates(m.TB.Context(), m.Store, user)
 		m.Must(err)
 		for _, state := range found {
 			if state.Unread != len(list) {
@@ -308,8 +308,8 @@ func (m *mailbox) check(t *rapid.T) {
 	}
 }
 
-// rest runs all jobs, after which the documents must equal the model.
-func (m *mailbox) rest(t *rapid.T) {
+// runAllAndCheck runs all jobs, after which the documents must equal the model.
+func (m *messageHistory) runAllAndCheck(t *rapid.T) {
 	for _, job := range m.held {
 		m.run(job)
 	}
@@ -337,13 +337,13 @@ func (m *mailbox) rest(t *rapid.T) {
 // Messages are sent, marked on two devices, repeated, late and lost in any order: the count equals the list, no document
 // ever shows a count that was wrong at its version, and at rest everything equals a simple model.
 func TestMessagesAgreeWithTheModel(t *testing.T) {
-	histories.Fewer(t, 6)
+	histories.Reduce(t, 6)
 	w := fanouttest.New(t, fanouttest.Options{})
 	service := newService(w, w.Fanout)
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMailbox(w, service)
+		m := newMessageHistory(w, service)
 		t.Repeat(m.actions())
-		m.rest(t)
+		m.runAllAndCheck(t)
 	})
 }
 
@@ -351,7 +351,7 @@ func TestMessagesAgreeWithTheModel(t *testing.T) {
 func TestAnOlderCountIsIgnored(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		service := newService(w, w.Fanout)
-		user := w.Users(1)[0]
+		user := w.MakeUsers(1)[0]
 		projectCount := func(version uint64, count int) {
 			t.Helper()
 			w.Must(service.project(t.Context(), []State{{User: user, Type: general, Version: version, Unread: count}}))

@@ -28,11 +28,11 @@ func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, 
 	}
 	// Read the generation before the list. A message that is marked unread between the two reads is then shown as unread, and
 	// at worst a late mark of it is ignored.
-	gen, err := generation(ctx, s.db, user)
+	gen, err := readGeneration(ctx, s.db, user)
 	if err != nil {
 		return Page{}, err
 	}
-	messages, err := list(ctx, s.db, user, types, unreadOnly, before, size+1)
+	messages, err := listMessages(ctx, s.db, user, types, unreadOnly, before, size+1)
 	if err != nil {
 		return Page{}, err
 	}
@@ -44,13 +44,13 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return byID(ctx, s.db, user, ids)
+	return readMessages(ctx, s.db, user, ids)
 }
 
 // Report is a message as its sender sees it. The error is NOT_FOUND if there is no such message. Report counts the rows at each
 // call: it is for senders, not for every reader.
 func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
-	return report(ctx, s.db, id)
+	return readReport(ctx, s.db, id)
 }
 
 // Reports are messages as their senders see them; a message that does not exist is absent.
@@ -58,5 +58,5 @@ func (s *Service) Reports(ctx context.Context, ids []ID) (map[ID]Report, error) 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return reports(ctx, s.db, ids)
+	return readReports(ctx, s.db, ids)
 }

@@ -56,7 +56,7 @@ func New(cfg Config) *Service {
 
 // registers are a user's counts according to the facts: what a rebuild writes, and what the job of a mark projects.
 func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
-	states, err := states(ctx, s.db, user)
+	states, err := readUserStates(ctx, s.db, user)
 	for _, state := range states {
 		registers = append(registers, s.register(state))
 	}
@@ -66,15 +66,15 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 // register is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
 func (s *Service) register(state State) rdb.Register {
 	if s.expiry.Expires(services.SourceSiteMessages) {
-		return rdb.MessageDaysRegister(state.shown())
+		return rdb.MessageDaysRegister(state.documentState())
 	}
-	return rdb.MessagesRegister(state.shown())
+	return rdb.MessagesRegister(state.documentState())
 }
 
 // audit does what registers does without calling it, so that the audit finds errors in how registers chooses fields. Both use
 // states, so an error in states is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
-	states, err := states(ctx, s.db, user)
+	states, err := readUserStates(ctx, s.db, user)
 	for _, state := range states {
 		register := rdb.MessagesRegister
 		if s.expiry.Expires(services.SourceSiteMessages) {
@@ -88,7 +88,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 // project writes counts into their users' documents. A document that has a newer version keeps it. A user without a document gets
 // none.
 func (s *Service) project(ctx context.Context, states []State) error {
-	var fields projector.Fields
+	var fields projector.RegistersByUser
 	for _, state := range states {
 		fields.Add(state.User, s.register(state))
 	}

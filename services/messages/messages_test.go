@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// box is the site messages of one node on real engines.
-type box struct {
+// messageNode is a node that serves site messages on real engines.
+type messageNode struct {
 	*fanouttest.World
 	service *Service
 }
@@ -24,12 +24,12 @@ func newService(w *fanouttest.World, node *fanout.Fanout) *Service {
 	return New(Config{DB: w.Store, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
 }
 
-func newBox(w *fanouttest.World) box {
-	return box{w, newService(w, w.Fanout)}
+func newMessageNode(w *fanouttest.World) messageNode {
+	return messageNode{w, newService(w, w.Fanout)}
 }
 
-// keysTo returns the keys of a number of new users.
-func keysTo(count int) []string {
+// newUserKeys returns the keys of a number of new users.
+func newUserKeys(count int) []string {
 	keys := make([]string, count)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("reader%05d", i)
@@ -38,7 +38,7 @@ func keysTo(count int) []string {
 }
 
 // send commits a message; nothing is delivered yet.
-func (b box) send(draft Draft) ID {
+func (b messageNode) send(draft Draft) ID {
 	b.TB.Helper()
 	cmd, err := b.service.Send(draft)
 	b.Must(err)
@@ -51,9 +51,9 @@ func (b box) send(draft Draft) ID {
 // An acknowledged command is on disk: although nothing is delivered yet, every recipient gets the message once, whichever
 // node runs which job.
 func TestSeveralNodesDeliverAMessage(t *testing.T) {
-	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+	b := newMessageNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 	const readers = 3000
-	keys := keysTo(readers)
+	keys := newUserKeys(readers)
 	id := b.send(Draft{Text: Text{Title: "to many"}, To: append(keys, keys[:100]...)})
 	if report, err := b.service.Report(t.Context(), id); err != nil || report.Recipients != 0 {
 		t.Fatalf("before any work: %+v, %v", report, err)
@@ -76,15 +76,15 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 		}
 	}
 	nodes.Wait()
-	b.Quiet(b.Fanout)
+	b.RunAllJobs(b.Fanout)
 	report, err := b.service.Report(t.Context(), id)
 	b.Must(err)
-	if _, dead := b.Jobs(); report.Recipients != readers || report.ReadCount != 0 || dead > 0 {
+	if _, dead := b.CountJobs(); report.Recipients != readers || report.ReadCount != 0 || dead > 0 {
 		t.Errorf("%+v, %d dead jobs", report, dead)
 	}
 	numbers, err := people.IDs(t.Context(), b.Store, keys[:1])
 	b.Must(err)
-	found, err := states(t.Context(), b.Store, numbers[keys[0]])
+	found, err := readUserStates(t.Context(), b.Store, numbers[keys[0]])
 	b.Must(err)
 	if len(found) != 1 || found[0].Unread != 1 {
 		t.Errorf("the user who was named twice has %+v", found)
@@ -93,7 +93,7 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 
 // The same key and message is sent once; the same key with another recipient is refused.
 func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
-	b := newBox(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	b := newMessageNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	commit := func(to ...string) (*jobs.Command, error) {
 		cmd, err := b.service.Send(Draft{Text: Text{Title: "once"}, To: to})
 		b.Must(err)

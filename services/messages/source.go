@@ -49,7 +49,7 @@ func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Site
 
 // Facts counts the unread messages of every type in SQL and writes the counts into the documents.
 func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
-	states, err := states(ctx, s.db, users...)
+	states, err := readUserStates(ctx, s.db, users...)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 			shown := services.MessageTypeState{Type: kind}
 			for _, state := range byUser[user] {
 				if state.Type == kind {
-					shown = state.shown()
+					shown = state.documentState()
 				}
 			}
 			documents[i].Messages = append(documents[i].Messages, shown)
@@ -85,19 +85,19 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	for _, state := range v.Document.Messages {
 		if expires {
 			state.Unread = state.Days.From(oldest)
-			v.Expires(services.SourceSiteMessages, state.Unread)
+			v.RecordExpiry(services.SourceSiteMessages, state.Unread)
 		}
 		count := source.Exact(state.Unread)
 		// SQL counts one more than is shown, to tell an exact count from "or more".
-		if state.Unread > services.MessagesCounted {
-			count = services.NewCount(services.MessagesCounted, services.AtLeast, time.Time{})
+		if state.Unread > services.MaxCountedMessages {
+			count = services.NewCount(services.MaxCountedMessages, services.AtLeast, time.Time{})
 		}
 		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: count, Version: state.Version})
 	}
 }
 
 // Explain lists the unread messages of each type.
-func (s Source) Explain(ctx context.Context, of source.Explained) (explanations []services.Explanation, err error) {
+func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, err error) {
 	// kinds are the types that the badges show, so that each explanation stands beside its count.
 	kinds := make([]string, len(of.Badges.SiteMessages.Types))
 	for i, kind := range of.Badges.SiteMessages.Types {

@@ -66,12 +66,12 @@ type State struct {
 	User    services.UserID
 	Type    string
 	Version uint64
-	Unread  int                // counted up to services.MessagesCounted + 1
+	Unread  int                // counted up to services.MaxCountedMessages + 1
 	Days    services.DayCounts // of the unread messages: Older and Days add up to Unread
 }
 
-// shown is the part of a state that a document shows.
-func (s State) shown() services.MessageTypeState {
+// documentState is the part of a state that a document shows.
+func (s State) documentState() services.MessageTypeState {
 	return services.MessageTypeState{Type: s.Type, Version: s.Version, Unread: s.Unread, Days: s.Days}
 }
 

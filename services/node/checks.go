@@ -31,9 +31,9 @@ func (c Config) keyFlag() string {
 	return "--jwks (TIDINGS_JWKS)"
 }
 
-// keyNeeded is the end of the errors about anything that development mode does not allow. It is one text, so that all of them
+// keyNeededAdvice is the end of the errors about anything that development mode does not allow. It is one text, so that all of them
 // name the same three settings.
-const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
+const keyNeededAdvice = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
 // Checks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is invalid,
 // or "". A check of two settings stands under the setting that the operator should change. The command line runs the checks of
@@ -56,11 +56,11 @@ var Checks = map[string]func(c Config) string{
 	"demo":               checkDemo,
 	"database":           checkDatabase,
 	"redis":              checkRedis,
-	"node":               CheckNode,
+	"node":               CheckNodeName,
 	"origins":            checkOrigins,
 	"site-message-types": checkMessageTypes,
 	"display-caps": func(c Config) string {
-		_, reason := displayCaps(c.DisplayCaps)
+		_, reason := parseDisplayCaps(c.DisplayCaps)
 		return reason
 	},
 	"rate-limits": func(c Config) string {
@@ -99,7 +99,7 @@ var Checks = map[string]func(c Config) string{
 		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {
-		_, reason := FeedKinds(c.FeedKinds)
+		_, reason := ParseFeedKinds(c.FeedKinds)
 		return reason
 	},
 	"categories": func(c Config) string {
@@ -107,7 +107,7 @@ var Checks = map[string]func(c Config) string{
 		return reason
 	},
 	"notification-expiry": func(c Config) string {
-		_, reason := notificationExpiry(c.NotificationExpiry)
+		_, reason := parseNotificationExpiry(c.NotificationExpiry)
 		return reason
 	},
 	"badge-expiry": func(c Config) string {
@@ -133,10 +133,10 @@ var Checks = map[string]func(c Config) string{
 	"jwks": checkJWKS,
 	// Without a key the audience of tokens is not checked. The operator must not believe that it is.
 	"jwt-audience": func(c Config) string {
-		return reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
+		return reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice)
 	},
 	"jwt-issuer": func(c Config) string {
-		return reasonIf(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
+		return reasonIf(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice)
 	},
 }
 
@@ -174,7 +174,7 @@ func (c Config) checkAddress(listen string) string {
 	}
 	address := net.ParseIP(host)
 	if c.Development() && host != "localhost" && (address == nil || !address.IsLoopback()) {
-		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + keyNeeded
+		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + keyNeededAdvice
 	}
 	return ""
 }
@@ -215,9 +215,9 @@ func checkRedis(c Config) string {
 	return reasonIf(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
 }
 
-// CheckNode returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
+// CheckNodeName returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
 // name the command line makes one: see NodeName.
-func CheckNode(c Config) string {
+func CheckNodeName(c Config) string {
 	return reasonIf(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
@@ -243,9 +243,9 @@ func checkOrigins(c Config) string {
 	return ""
 }
 
-// displayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A node calls it again for the caps. A
+// parseDisplayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A node calls it again for the caps. A
 // number of more than four digits fits beside no icon.
-func displayCaps(items []string) (caps source.Caps, reason string) {
+func parseDisplayCaps(items []string) (caps source.Caps, reason string) {
 	caps = source.Caps{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
@@ -266,9 +266,9 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 	return caps, ""
 }
 
-// FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
+// ParseFeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
 // because its posts enter the same feeds. Existing posts stay in home feeds, or out of them, as they were published.
-func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
+func ParseFeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)
 		if !slices.Contains(services.PostKinds, kind) {
@@ -279,9 +279,9 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	return kinds, reasonIf(len(kinds) == 0, "at least one kind is required")
 }
 
-// notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
+// parseNotificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
 // default. 1 to 7 days are allowed, because a count is kept for each of the last eight days; or never.
-func notificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
+func parseNotificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
 	expiry = notifications.Expiry{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")

@@ -80,7 +80,7 @@ type Config struct {
 	SocketsPerAddress   int           `default:"2000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most open sockets and event streams of one address on this node; 0: no limit; behind a proxy set --trusted-proxies, or all clients count as one address"`
 	RateLimits          []string      `placeholder:"LIST" help:"the budgets a minute of one user, host application or address, on all nodes together: WRITES=600,FOLLOWS=120; 0 means no limit, and off alone removes all limits; docs/limits.md lists the budgets and their defaults"`
 	TrustedProxies      []string      `placeholder:"LIST" help:"the addresses and networks (10.0.0.0/8) of proxies in front of this server; the client of their requests is the last other address in X-Forwarded-For; empty: the header is ignored"`
-	// Its maximum is below goneWithin, so that requests and jobs have time to end after the last socket.
+	// Its maximum is below exitTimeout, so that requests and jobs have time to end after the last socket.
 	Drain time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"the time over which sockets and event streams are closed after SIGTERM; the process ends within 15 s"`
 
 	Workers int `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"the number of workers that project facts into feeds and badges"`
@@ -141,7 +141,7 @@ func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey 
 func (c Config) pageMode() web.DemoMode {
 	switch {
 	case c.Demo:
-		return web.WithWorld
+		return web.DemoWorld
 	case c.Development():
 		return web.Development
 	}

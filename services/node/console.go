@@ -20,14 +20,14 @@ import (
 	"tidings/web/console"
 )
 
-// shownWithin bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
+// overviewWithin bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
 // Two engines and the statements after them then take a few seconds at most, which a person still waits for.
-const shownWithin = 2 * time.Second
+const overviewWithin = 2 * time.Second
 
-// shownMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: metrics with
+// overviewMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: metrics with
 // labels would need more room than a line. A name that the registry does not have is left out silently, so look at the page after
 // adding one.
-var shownMetrics = []struct {
+var overviewMetrics = []struct {
 	title string
 	names []string
 }{
@@ -42,7 +42,7 @@ var shownMetrics = []struct {
 // it takes from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
 	// resolvers.Hot, which makes frequent operations faster, is not used here: an operator's page is rare.
-	local := transport.NewLocal(transport.LocalConfig{
+	local := transport.NewLocalExecutor(transport.LocalExecutorConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
 	})
@@ -73,8 +73,8 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	state := console.State{Node: s.Config.Node, Readyz: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
 		// The engines are asked one after the other: each has its own timeout, and there are only two.
-		engine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
-		engine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
+		askEngine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
+		askEngine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
 	}
 	fault := func(what string, err error) {
 		if err != nil {
@@ -82,32 +82,32 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 			state.Faults = append(state.Faults, what)
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, shownWithin)
+	within, cancel := context.WithTimeout(ctx, overviewWithin)
 	defer cancel()
 	// The two reads of SQL share one timeout, so that a page takes a few seconds at most.
 	nodes, err := jobs.Nodes(within, s.Store)
 	fault("the nodes", err)
 	for _, node := range nodes {
-		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.Halted, SilentFor: node.Silent, Ahead: node.Ahead.Round(time.Millisecond)})
+		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.Halted, SilentFor: node.SilentFor, Ahead: node.ClockAhead.Round(time.Millisecond)})
 	}
 	kinds, err := jobs.CountsByKind(within, s.Store)
 	fault("the jobs by kind", err)
 	for _, kind := range kinds {
-		shown := console.Kind{Name: kind.Kind, Waiting: kind.Waiting, Running: kind.Running, Failed: kind.Failed, Dead: kind.Dead}
+		shown := console.JobKind{Name: kind.Kind, Waiting: kind.Waiting, Running: kind.Running, Failed: kind.Failed, Dead: kind.Dead}
 		if !kind.Oldest.IsZero() {
 			shown.Lag = max(0, s.clock.Now().Sub(kind.Oldest))
 		}
 		state.Jobs = append(state.Jobs, shown)
 	}
-	state.Groups, err = groups(metrics)
+	state.Groups, err = readMetricGroups(metrics)
 	fault("all metrics", err)
 	return state
 }
 
-// engine asks an engine for an answer, and measures how long that takes. The error itself is not shown, because it may have an address
+// askEngine asks an engine for an answer, and measures how long that takes. The error itself is not shown, because it may have an address
 // in it. Whether it refuses writes is known already: Watch asks each second.
-func engine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
-	ctx, cancel := context.WithTimeout(ctx, shownWithin)
+func askEngine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
+	ctx, cancel := context.WithTimeout(ctx, overviewWithin)
 	defer cancel()
 	began := time.Now()
 	err := ping(ctx)
@@ -120,25 +120,25 @@ func engine(ctx context.Context, name, kind string, ping func(context.Context) e
 	return shown
 }
 
-// groups reads shownMetrics. A metric that cannot be read now is absent, and a group without any is left out. Gather returns
+// readMetricGroups reads overviewMetrics. A metric that cannot be read now is absent, and a group without any is left out. Gather returns
 // what it could read also with an error. The names here are without the namespace, which Gather adds.
-func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
+func readMetricGroups(metrics prometheus.Gatherer) ([]console.MetricGroup, error) {
 	families, err := metrics.Gather()
-	found := map[string]console.Number{}
+	found := map[string]console.Metric{}
 	for _, family := range families {
-		// Counters and gauges are read alike. If a metric had several values the last would win, but each of shownMetrics has
+		// Counters and gauges are read alike. If a metric had several values the last would win, but each of overviewMetrics has
 		// one.
 		for _, metric := range family.GetMetric() {
 			value := metric.GetGauge().GetValue()
 			if metric.GetCounter() != nil {
 				value = metric.GetCounter().GetValue()
 			}
-			found[family.GetName()] = console.Number{Name: family.GetName(), Help: family.GetHelp(), Value: value}
+			found[family.GetName()] = console.Metric{Name: family.GetName(), Help: family.GetHelp(), Value: value}
 		}
 	}
-	var list []console.Group
-	for _, group := range shownMetrics {
-		shown := console.Group{Title: group.title}
+	var list []console.MetricGroup
+	for _, group := range overviewMetrics {
+		shown := console.MetricGroup{Title: group.title}
 		for _, name := range group.names {
 			if number, there := found["tidings_"+name]; there {
 				shown.Numbers = append(shown.Numbers, number)
@@ -147,5 +147,5 @@ func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 		list = append(list, shown)
 	}
 	// A group without numbers has no heading either.
-	return slices.DeleteFunc(list, func(group console.Group) bool { return len(group.Numbers) == 0 }), err
+	return slices.DeleteFunc(list, func(group console.MetricGroup) bool { return len(group.Numbers) == 0 }), err
 }

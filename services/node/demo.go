@@ -75,7 +75,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 		return s.world.Run(ctx)
 	})
 	// The end of ctx stops the world at once, and begins the node's drain.
-	err := s.runUntilGone(ctx, at)
+	err := s.runWithExitTimeout(ctx, at)
 	cancel(nil)
 	<-done
 	if errors.Is(failure, context.Canceled) {
@@ -147,7 +147,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 		return to.Flush()
 	}
 	// The world makes icons only while somebody looks.
-	defer s.world.Look()()
+	defer s.world.WatchIcon()()
 	if send("retry: 1000\n\n") != nil {
 		return
 	}

@@ -19,7 +19,7 @@ func (s *Server) wireDevices() {
 	}
 	allow, _ := outbound.ParseNetworks(cfg.WebPushAllow)
 	s.devices = devices.New(devices.Config{
-		DB: s.Store, Stream: s.stream, Online: s.Redis.Watched, Read: s.webhooks.Any, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
+		DB: s.Store, Stream: s.stream, Online: s.Redis.WatchedOf, Read: s.webhooks.HasEndpoints, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
 		Away: cfg.WebPushAway, Allow: allow, Timeout: cfg.WebPushTimeout, Requests: cfg.WebPushRequests,
 	})
 }

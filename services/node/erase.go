@@ -34,10 +34,10 @@ import (
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
 		// First come the parts that could still send something of the user outside.
-		stream.Erase, webhooks.Erase, devices.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
-		announcements.Erase, views.Erase, positions.Erase, projector.Erase, []erase.Step{fanout.Erase}, posts.Erase, refs.Erase,
-		jobs.Erase(erasures.JobKind),
-		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull), fanout.EraseLog}, acts.Erase,
+		stream.EraseSteps, webhooks.EraseSteps, devices.EraseSteps, social.EraseSteps, people.EraseSteps, posted.EraseSteps(), hosted.EraseSteps(), notifications.EraseSteps, talks.EraseSteps(), messages.EraseSteps,
+		announcements.EraseSteps, views.EraseSteps, positions.EraseSteps, projector.EraseSteps, []erase.Step{fanout.EraseStep}, posts.EraseSteps, refs.EraseSteps,
+		jobs.EraseSteps(erasures.JobKind),
+		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull), fanout.EraseLogStep}, acts.EraseSteps,
 	)
 }
 
@@ -45,7 +45,7 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 // does so when it learns of the erasure by the changelog.
 func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasures.Service {
 	s.erasures = erasures.New(erasures.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Memory.People, Log: s.Memory.Log, Clock: s.clock, Logger: s.Log,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Log: s.Caches.Log, Clock: s.clock, Logger: s.Log,
 		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
 		// even if the clocks of two nodes differ.
 		Grace: max(30*time.Second, 2*s.Config.OperationTimeout),

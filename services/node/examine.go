@@ -40,10 +40,10 @@ const (
 // command line, so every address has a form that can be tried.
 func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x := &examination{cfg: cfg}
-	x.tokens(ctx)
-	x.addresses()
-	x.machine()
-	x.data()
+	x.checkTokens(ctx)
+	x.checkAddresses()
+	x.checkMachine()
+	x.checkData()
 	// The findings have everything that the engines would log.
 	quiet := slog.New(slog.DiscardHandler)
 	database, done := context.WithTimeout(ctx, examineWithin)
@@ -66,11 +66,11 @@ func (x *examination) add(severity services.Severity, subject, text, advice stri
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: subject, Text: text, Advice: advice})
 }
 
-// tokens checks the keys and the documents that the settings name, by reading them as a node does. A key that cannot be read
+// checkTokens checks the keys and the documents that the settings name, by reading them as a node does. A key that cannot be read
 // stops a node, and is the most frequent reason why one does not start.
-func (x *examination) tokens(ctx context.Context) {
+func (x *examination) checkTokens(ctx context.Context) {
 	if x.cfg.Development() {
-		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeeded+".")
+		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeededAdvice+".")
 	} else {
 		// The keys are read, and from an address too; the goroutine that would reload them ends with the command.
 		_, err := transport.NewIdentity(ctx, transport.IdentityConfig{
@@ -80,19 +80,19 @@ func (x *examination) tokens(ctx context.Context) {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", x.cfg.keyFlag(), err)
 		}
-		x.try("tokens", "the key of "+x.cfg.keyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
+		x.addResult("tokens", "the key of "+x.cfg.keyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
 		if x.cfg.JWTAudience == "" && x.cfg.JWTIssuer == "" {
 			x.add(services.Warning, "tokens", "neither aud nor iss is checked", "If the key signs tokens for other services too, set --jwt-audience.")
 		}
 	}
 	if x.cfg.TrustedDocuments != "" {
 		_, err := transport.ReadTrustedDocuments(x.cfg.TrustedDocuments)
-		x.try("documents", "the trusted documents can be read", err, "Make the manifest again with your client's tools.")
+		x.addResult("documents", "the trusted documents can be read", err, "Make the manifest again with your client's tools.")
 	}
 }
 
-// try adds the finding of a check: text if it succeeded, else its error. The error names the setting, so the advice need not.
-func (x *examination) try(subject, text string, err error, advice string) {
+// addResult adds the finding of a check: text if it succeeded, else its error. The error names the setting, so the advice need not.
+func (x *examination) addResult(subject, text string, err error, advice string) {
 	if err != nil {
 		x.add(services.Failure, subject, err.Error(), advice)
 		return
@@ -100,9 +100,9 @@ func (x *examination) try(subject, text string, err error, advice string) {
 	x.add(services.Fine, subject, text, "")
 }
 
-// addresses checks whether the node could listen on its addresses, by listening for a moment. An address with port 0 is always
+// checkAddresses checks whether the node could listen on its addresses, by listening for a moment. An address with port 0 is always
 // free.
-func (x *examination) addresses() {
+func (x *examination) checkAddresses() {
 	for _, at := range []struct{ flag, address string }{{"--listen", x.cfg.Listen}, {"--operations-listen", x.cfg.Operations}} {
 		if at.address == "" {
 			continue
@@ -116,16 +116,16 @@ func (x *examination) addresses() {
 			x.add(services.Warning, "addresses", at.flag+": "+err.Error(), "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
 			continue
 		}
-		x.try("addresses", at.flag+" "+at.address+" is free", err, "Choose an address of this machine, and a port that this user may open.")
+		x.addResult("addresses", at.flag+" "+at.address+" is free", err, "Choose an address of this machine, and a port that this user may open.")
 	}
 	if !x.cfg.Development() && x.cfg.Operations == "" {
 		x.add(services.Warning, "addresses", "neither /metrics, GraphiQL nor the console is served", "Set --operations-listen to an address that only operators reach.")
 	}
 }
 
-// data checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a private Redis has
+// checkData checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a private Redis has
 // its socket in it. The folder of a SQLite file is examined with the file.
-func (x *examination) data() {
+func (x *examination) checkData() {
 	if x.cfg.Database == "" || x.cfg.Data == "" {
 		return
 	}
@@ -136,12 +136,12 @@ func (x *examination) data() {
 	if err != nil {
 		err = fmt.Errorf("--data %s cannot be written: %w", x.cfg.Data, err)
 	}
-	x.try("data", "--data "+x.cfg.Data+" can be written", err, sql.AdviceToWrite)
+	x.addResult("data", "--data "+x.cfg.Data+" can be written", err, sql.AdviceToWrite)
 }
 
-// machine checks the limits of this process and its machine. A limit that the system does not report is not shown. Nothing here
+// checkMachine checks the limits of this process and its machine. A limit that the system does not report is not shown. Nothing here
 // is a failure: a small node works, and the operator decides.
-func (x *examination) machine() {
+func (x *examination) checkMachine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.
 	if limit, known := openFilesLimit(); known {
 		sockets := max(int64(limit)-filesBeside, 0)

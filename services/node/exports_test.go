@@ -75,8 +75,8 @@ func makePosts(b *peopletest.Bundle, ids ...services.PostID) {
 	})
 }
 
-// exported is the whole export of a user.
-func exported(b *peopletest.Bundle, user services.UserID) string {
+// exportText is the whole export of a user.
+func exportText(b *peopletest.Bundle, user services.UserID) string {
 	b.T.Helper()
 	var text strings.Builder
 	err := export.Write(b.Ctx, b.DB, user, node.Exports, func(line []byte) error {
@@ -97,15 +97,15 @@ func TestExport(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
 		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertLife(b.Ctx, tx) })
-		sqltest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
-		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
+		sqltest.Equal(b.T, strings.Split(exportText(b, 1), "\n"), strings.Split(exportedLife, "\n"))
+		if text := exportText(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
 		}
 	})
 }
 
 // The export of a follower tells a mute of their own, and not that an author hides from them.
-func TestExportTellsNoHide(t *testing.T) {
+func TestAnExportDoesNotTellWhoHides(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob", "carol")
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -114,7 +114,7 @@ func TestExportTellsNoHide(t *testing.T) {
 				exec(b.Ctx, tx, "INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)"),
 				exec(b.Ctx, tx, "INSERT INTO mutes (muter, muted, made, until) VALUES (1, 3, 1, 0)"))
 		})
-		text := exported(b, 1)
+		text := exportText(b, 1)
 		for key, shown := range map[string]bool{"bob": true, "carol": false} {
 			line := fmt.Sprintf(`{"type":"follow","user":"user:%s","since":"1970-01-01T00:00:00Z","shown":%t,`, key, shown)
 			if !strings.Contains(text, line) || strings.Contains(text, "hide") {
@@ -238,7 +238,7 @@ func TestPagesOfAnExport(t *testing.T) {
 		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertLife(b.Ctx, tx) })
 		for _, size := range []int{1, 2, 3, 7, 1000} {
 			for user := services.UserID(1); user <= 2; user++ {
-				sqltest.Equal(b.T, textOf(pages(b, user, size, func(int) {})), exported(b, user))
+				sqltest.Equal(b.T, textOf(pages(b, user, size, func(int) {})), exportText(b, user))
 			}
 		}
 		seen := map[string]bool{}
@@ -311,7 +311,7 @@ func TestPagesOfLongLines(t *testing.T) {
 				break
 			}
 		}
-		sqltest.Equal(b.T, all, exported(b, 1))
+		sqltest.Equal(b.T, all, exportText(b, 1))
 	})
 }
 
@@ -325,7 +325,7 @@ func TestPositionsOfAnExport(t *testing.T) {
 		`["post",1] ` + "x", `["post",1][]`, `["dot",1]`, `["dot","a\u0000"]`, `["position","a"]`, `["post",[1]]`, `["post",true]`,
 	} {
 		_, _, err := reader.Page(b.Ctx, 1, text, 10)
-		sqltest.Coded(t, err, services.Invalid)
+		sqltest.WantCode(t, err, services.Invalid)
 	}
 	for _, text := range []string{`["profile"]`, `["post",1]`, `["post",-1]`, `["dot",""]`, `["position","a","b"]`, `["pushDevice",9223372036854775807,"x"]`} {
 		if _, _, err := reader.Page(b.Ctx, 1, text, 10); err != nil {

@@ -14,7 +14,7 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
 		defer cancel()
-		number, known, err := root.Social.Known(ctx, viewer.Key)
+		number, known, err := root.Social.FindUser(ctx, viewer.Key)
 		if err == nil && known {
 			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
 		}
@@ -27,6 +27,6 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 // leave removes users who are no longer watched here, from this node's memory and from Redis. The hub calls it in batches. After
 // a failure Redis keeps a lease, which expires.
 func (s *Server) leave(ctx context.Context, users []services.UserID) error {
-	s.Memory.Log.Unfollow(users)
+	s.Caches.Log.Unfollow(users)
 	return s.Redis.Leave(ctx, users)
 }

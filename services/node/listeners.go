@@ -129,9 +129,9 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 	// The channel has room for both errors, because nobody reads the second one.
 	ended := make(chan error, 2)
-	go func() { ended <- s.Front.Serve(s.Connections.Bound(at.Public)) }()
+	go func() { ended <- s.Front.Serve(s.Connections.WrapListener(at.Public)) }()
 	if at.operations != nil {
-		go func() { ended <- s.Operations.Serve(at.operations) }()
+		go func() { ended <- s.OperationsServer.Serve(at.operations) }()
 	}
 	return ended
 }
@@ -140,6 +140,6 @@ func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 // same time.
 func (s *Server) shutdown(ctx context.Context) error {
 	ended := make(chan error, 1)
-	go func() { ended <- s.Operations.Shutdown(ctx) }()
+	go func() { ended <- s.OperationsServer.Shutdown(ctx) }()
 	return errors.Join(s.Front.Shutdown(ctx), <-ended)
 }

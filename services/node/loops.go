@@ -26,7 +26,7 @@ func StartLoops(ctx context.Context, log *slog.Logger, loops ...func(context.Con
 	done := make(chan struct{})
 	var group errgroup.Group
 	for _, loop := range loops {
-		group.Go(func() error { return services.Keep(ctx, log, loop) })
+		group.Go(func() error { return services.KeepRunning(ctx, log, loop) })
 	}
 	go func() {
 		_ = group.Wait() // loops end with their context and log their own failures

@@ -14,9 +14,9 @@ import (
 
 // The heap may grow by 64 MB beyond the live heap, but at least to its double and at most to seventeen times its size.
 const (
-	Growth     = 64 << 20 // bytes: how far a small heap may grow between two collections
-	MinPercent = 100      // Go's default: the heap is collected when it has doubled
-	MaxPercent = 1600     // a heap grows to at most seventeen times its live size
+	SmallHeapGrowth = 64 << 20 // bytes: how far a small heap may grow between two collections
+	MinGCPercent    = 100      // Go's default: the heap is collected when it has doubled
+	MaxGCPercent    = 1600     // a heap grows to at most seventeen times its live size
 
 	// limitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
 	limitShare = 0.75
@@ -30,7 +30,7 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 		log.Debug("the memory limit of this process is unknown", "error", err)
 	}
 	if env("GOGC") == "" {
-		debug.SetGCPercent(MaxPercent) // the heap is small at the start
+		debug.SetGCPercent(MaxGCPercent) // the heap is small at the start
 		release, adapt := ReleaseIdleMemory(debug.FreeOSMemory), AdaptGC()
 		go func() {
 			_ = services.Every(ctx, time.Second, func(ctx context.Context) {
@@ -41,27 +41,27 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 	}
 }
 
-// AdaptGC returns a function that sets the percentage of the garbage collector to GcPercent of the present live heap.
+// AdaptGC returns a function that sets the percentage of the garbage collector to GCPercent of the present live heap.
 func AdaptGC() func(context.Context) {
-	last := MaxPercent
+	last := MaxGCPercent
 	return func(context.Context) {
 		// The live heap of the last collection, without garbage.
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
 		// Setting it stops the world for a moment, so it is set only when it changes.
-		if percent := GcPercent(live[0].Value.Uint64()); percent != last {
+		if percent := GCPercent(live[0].Value.Uint64()); percent != last {
 			debug.SetGCPercent(percent)
 			last = percent
 		}
 	}
 }
 
-// GcPercent is the growth, in percent, after which a heap of live bytes is collected. A node keeps a few MB alive and
+// GCPercent is the growth, in percent, after which a heap of live bytes is collected. A node keeps a few MB alive and
 // allocates a hundred times as much in a second under load. Go's default of 100 spends a quarter of a badge query's
 // processor time on collecting so small a heap; a growth of many times its size spends a fiftieth. A large heap is collected
 // rarely anyway: there the default holds, because growth by such a factor would be gigabytes.
-func GcPercent(live uint64) int {
-	return int(min(max(Growth*100/max(live, 1), MinPercent), MaxPercent))
+func GCPercent(live uint64) int {
+	return int(min(max(SmallHeapGrowth*100/max(live, 1), MinGCPercent), MaxGCPercent))
 }
 
 // The rules of ReleaseIdleMemory.

@@ -41,7 +41,7 @@ func (s *Server) registry() *prometheus.Registry {
 			prometheus.CounterOpts{Namespace: "tidings", Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
 	// Clients: connections, sockets and pushes.
-	counter("connections_refused_total", "Connections closed at once because their address was at its limit.", s.Connections.Refused)
+	counter("connections_refused_total", "Connections closed at once because their address was at its limit.", s.Connections.CountRefused)
 	gauge("sockets_open", "Open WebSockets.", func() float64 { return float64(s.sockets.Stats().Open) })
 	gauge("event_streams_open", "Open event streams (SSE), reserved ones included.", func() float64 { return float64(s.sockets.Stats().Streams) })
 	counter("sockets_opened_total", "WebSockets and event streams ever opened.", func() uint64 { return s.sockets.Stats().Opened })
@@ -93,8 +93,8 @@ func (s *Server) registry() *prometheus.Registry {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}
 	// Parts that may be switched off have metrics all the same, which then stay at 0 or are absent.
-	s.streamMetrics(gauge, counter)
-	s.webhookMetrics(gauge, counter)
+	s.registerStreamMetrics(gauge, counter)
+	s.registerWebhookMetrics(gauge, counter)
 	registry.MustRegister(&webhookCollector{on: s.webhooks.On, list: s.webhooks.Endpoints, now: s.clock.Now})
 	registry.MustRegister(&deviceCollector{on: s.devices.On, count: s.devices.Counts, now: s.clock.Now})
 	gauge("devices_sending", "1 on the node that sends to devices, 0 on the others.", func() float64 {
@@ -107,9 +107,9 @@ func (s *Server) registry() *prometheus.Registry {
 	return registry
 }
 
-// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. For all nodes together, add up the
+// registerStreamMetrics registers the metrics of the change stream. Most are 0 on all nodes but the writer. For all nodes together, add up the
 // counters, and take the greatest value of each gauge.
-func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
+func (s *Server) registerStreamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
 	counter("changes_marked_total", "Users whom this node's jobs marked for the change stream.", func() uint64 { return stats().Marks })
@@ -204,9 +204,9 @@ func clockText(ahead time.Duration) string {
 }
 
 // readiness answers whether this node takes traffic. Redis is not asked: without it the node answers from SQL. The functions
-// are set once, before the node serves. yes is atomic, because the drain sets it while requests read it.
+// are set once, before the node serves. ready is atomic, because the drain sets it while requests read it.
 type readiness struct {
-	yes     atomic.Bool                              // what Set said last
+	ready   atomic.Bool                              // what Set said last
 	knows   func() bool                              // whether the node has loaded the data that it serves from memory
 	refuses func() bool                              // whether SQL refuses writes; another node's disk may have room
 	ahead   func() (ahead time.Duration, known bool) // of this node's clock, relative to the database's
@@ -214,7 +214,7 @@ type readiness struct {
 }
 
 // Set says whether the node serves: true once all runs, false when the drain begins.
-func (r *readiness) Set(yes bool) { r.yes.Store(yes) }
+func (r *readiness) Set(yes bool) { r.ready.Store(yes) }
 
 // ServeHTTP answers 200 while the node is ready, else 503. The text is for people.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
@@ -230,7 +230,7 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // that starts has several.
 func (r *readiness) state() (status int, text string) {
 	switch {
-	case !r.yes.Load():
+	case !r.ready.Load():
 		return http.StatusServiceUnavailable, "not ready\n"
 	// Until the shows are loaded the node would show boards without shows.
 	case !r.knows():

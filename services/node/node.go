@@ -56,7 +56,7 @@ type Server struct {
 	// The engines. They are closed in the opposite order.
 	Store     *sql.DB
 	Redis     *rdb.Projections
-	Memory    *nodecache.Caches
+	Caches    *nodecache.Caches
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
 	Fanout    *fanout.Fanout
@@ -70,9 +70,9 @@ type Server struct {
 	HTTP      *http.Server     // for everybody
 	Front     *transport.Front // in front of HTTP
 
-	Operations  *http.Server // the pages and probes for operators, not operations of GraphQL; not started without a listener
-	Connections *transport.Connections
-	Ready       readiness
+	OperationsServer *http.Server // the pages and probes for operators; not started without a listener
+	Connections      *transport.ConnectionLimit
+	Ready            readiness
 	// These are made even if they are switched off. Each then reports by itself that it is off.
 	stream    *stream.Service
 	webhooks  *webhooks.Service
@@ -117,7 +117,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 		return s.serveDemo(ctx, at, serves)
 	}
 	serves()
-	return s.runUntilGone(ctx, at)
+	return s.runWithExitTimeout(ctx, at)
 }
 
 // NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. changes alter the settings
@@ -150,12 +150,12 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	root := s.wire(changes)
 	// Each of these parts needs the database once, before anything is served.
-	if err = s.Projector.BeginActivity(ctx); err == nil {
+	if err = s.Projector.RecordConfiguredThresholds(ctx); err == nil {
 		err = root.Notifications.Begin(ctx)
 	}
 	// The people of the tour are there from the start, so that its first query finds them.
 	if err == nil && cfg.Development() {
-		_, err = root.Social.Make(ctx, web.People)
+		_, err = root.Social.EnsureUsers(ctx, web.People)
 	}
 	if err == nil {
 		s.spans, err = trace.Open(ctx, trace.Config{Endpoint: cfg.Traces, Node: cfg.Node, Version: Version(), Env: os.Getenv, Log: log})
@@ -182,24 +182,24 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	var graphql http.Handler = transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
-		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: s.around(root.Sources),
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: s.operationMiddleware(root.Sources),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
 		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
 		Shape: transport.Shape{
 			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
 		},
-		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, Pages: resolvers.Pages, Lists: resolvers.Lists, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, MaxPageSizes: resolvers.MaxPageSizes, ListLengths: resolvers.ListLengths, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	// With spans around the handler, the Front leaves everything to the HTTP server: a span is made for each request.
 	if s.spans != nil {
 		graphql = trace.Handler(graphql)
 	}
 	s.console = s.newConsole(identity, root)
-	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
+	s.Connections = transport.NewConnectionLimit(cfg.connectionsPerAddress(), proxies)
 	s.HTTP = s.httpServer(s.routes(graphql, cfg.Development(), cfg.Pprof && cfg.Development() && cfg.Operations == ""))
 	s.Front = transport.NewFront(graphql, s.HTTP, cfg.Development())
-	// Operations is for operators. HTTP has profiles only in development mode, and only if Operations has no address.
-	s.Operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
+	// OperationsServer is for operators. HTTP has profiles only in development mode, and only if no address for operators is set.
+	s.OperationsServer = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
 }
 
@@ -222,11 +222,11 @@ func (s *Server) readKeys(ctx context.Context) (identity *transport.Identity, tr
 	return identity, trusted, nil
 }
 
-// around is the middleware of operations: loaders for each response, and spans. Without --traces nothing is added for spans,
+// operationMiddleware is the middleware of operations: loaders for each response, and spans. Without --traces nothing is added for spans,
 // so that nothing is paid for them.
-func (s *Server) around(sources dataloader.Sources) func(*handler.Server) {
+func (s *Server) operationMiddleware(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
-		resolvers.Around(sources)(server)
+		resolvers.UseLoader(sources)(server)
 		if s.spans != nil {
 			transport.Trace(server)
 		}

@@ -27,11 +27,11 @@ type priceRecorder struct {
 	price int
 }
 
-func (*priceRecorder) Address(string) error { return nil }
+func (*priceRecorder) ChargeAddress(string) error { return nil }
 
-func (*priceRecorder) Socket(services.Viewer) error { return nil }
+func (*priceRecorder) ChargeSocket(services.Viewer) error { return nil }
 
-func (r *priceRecorder) Operation(_ context.Context, _ string, _ *graphql.OperationContext, cost int) error {
+func (r *priceRecorder) ChargeOperation(_ context.Context, _ string, _ *graphql.OperationContext, cost int) error {
 	r.price = cost
 	return services.Errorf(services.RateLimited, "only the cost is of interest")
 }
@@ -47,7 +47,7 @@ func prices(t *testing.T) func(query string, variables map[string]any) int {
 	handler := transport.Handler(transport.Config{
 		Schema: graph.NewExecutableSchema(graph.Config{}), Identity: identity, Limits: recorder,
 		Sockets:   transport.NewSockets(transport.SocketConfig{Identity: identity, Limits: recorder}),
-		QueryCost: 1 << 30, Weights: resolvers.Weights, Pages: resolvers.Pages, Lists: resolvers.Lists,
+		QueryCost: 1 << 30, Weights: resolvers.Weights, MaxPageSizes: resolvers.MaxPageSizes, ListLengths: resolvers.ListLengths,
 	})
 	return func(query string, variables map[string]any) int {
 		t.Helper()
@@ -163,12 +163,12 @@ func TestEveryListWithoutASizeHasABound(t *testing.T) {
 				continue
 			}
 			name := kind.Name + "." + field.Name
-			if want[name] = true; resolvers.Lists[name] == 0 {
+			if want[name] = true; resolvers.ListLengths[name] == 0 {
 				t.Errorf("%s has no bound", name)
 			}
 		}
 	}
-	for name := range resolvers.Lists {
+	for name := range resolvers.ListLengths {
 		if !want[name] {
 			t.Errorf("%s is not a list without a size", name)
 		}

@@ -9,17 +9,17 @@ import (
 	"tidings/services/trace"
 )
 
-// goneWithin is the time after SIGTERM at which the process ends, even if the drain waits for something. Acknowledged data is on
+// exitTimeout is the time after SIGTERM at which the process ends, even if the drain waits for something. Acknowledged data is on
 // disk by then, and the other nodes, or the next start, free the jobs that this process holds. The help promises 15 s, which is
 // half of the time that orchestrators give.
-const goneWithin = 14 * time.Second
+const exitTimeout = 14 * time.Second
 
-// runUntilGone is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline counts
+// runWithExitTimeout is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline counts
 // from the end of ctx, so it never ends a node that serves.
-func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
+func (s *Server) runWithExitTimeout(ctx context.Context, at Listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, end) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(exitTimeout, end) })()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, at) }()
 	select {
@@ -29,12 +29,12 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	}
 	// Only Redis is closed, because a private Redis server is a process of its own. The rest ends with this process, and nothing in
 	// it is lost.
-	s.Log.Warn("the drain has taken too long: requests in progress are ended", "after", goneWithin)
+	s.Log.Warn("the drain has taken too long: requests in progress are ended", "after", exitTimeout)
 	closed := make(chan error, 1)
 	go func() { closed <- s.Redis.Close() }() // a private server must not be left behind
 	select {
 	case <-closed:
-	case <-time.After(goneWithin / 50):
+	case <-time.After(exitTimeout / 50):
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := StartLoops(workers, s.Log, s.workerLoops()...)
-	looping := StartLoops(loops, s.Log, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {
@@ -74,7 +74,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	s.Front.Drain(min(s.Config.Drain, keepIdleFor))
 	// Workers end beside the drain of the sockets, which takes most of the time.
 	stopWorkers()
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, goneWithin-time.Second))
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, exitTimeout-time.Second))
 	defer cancel()
 	s.sockets.Drain(deadline, s.Config.Drain)
 	// The sockets are gone. Now the hub's subscriptions may end: earlier, clients would have taken the end of a subscription for
@@ -105,11 +105,11 @@ func (s *Server) runHints(ctx context.Context) error {
 				s.Hub.Hint(hint.User, hint.N, cause)
 			}
 		},
-		Log: s.Memory.Log.Wake,
+		Log: s.Caches.Log.Wake,
 		// The connection to Redis was lost for a while: any hint may have been missed.
 		Resync: func() {
 			s.Hub.HintAll()
-			s.Memory.Log.Wake()
+			s.Caches.Log.Wake()
 		},
 	})
 }

@@ -14,7 +14,7 @@ import (
 // mark, and they would not be compared. Peek and Newest read badges without a visit, so that the stream keeps nobody active.
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
-		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,
+		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.countSharedChanges, ActiveSince: s.Projector.IdleSince,
 		Clock: s.clock, Log: s.Log, Always: s.Config.Changes, Interval: s.Config.ChangesInterval, Lap: s.Config.ChangesLap,
 	})
 	// Every job that changes badges marks its users, while the stream is on.
@@ -23,10 +23,10 @@ func (s *Server) wireStream() {
 	s.wireDevices()
 }
 
-// sharedChanges is how many changes this node has learned that change badges of many users. A larger number makes the stream
+// countSharedChanges counts the changes this node has learned that change badges of many users. A larger number makes the stream
 // begin a lap early. No job marks users for these kinds of changes: it would have to mark nearly all users.
-func (s *Server) sharedChanges() uint64 {
-	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
+func (s *Server) countSharedChanges() uint64 {
+	return s.Caches.Log.CountApplied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }
 
 // streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it reads nothing, and both

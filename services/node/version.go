@@ -20,9 +20,9 @@ func Version() string {
 	return cmp.Or(stamped, info.Main.Version, "(devel)")
 }
 
-// Build says which program this is: its version, the commit it was built from, Go's version and the system. A binary that was
+// BuildInfo says which program this is: its version, the commit it was built from, Go's version and the system. A binary that was
 // built with -buildvcs=false does not know its commit.
-func Build() string {
+func BuildInfo() string {
 	from := commit
 	if info, ok := debug.ReadBuildInfo(); ok && from == "" {
 		for _, setting := range info.Settings {

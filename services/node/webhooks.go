@@ -18,15 +18,15 @@ import (
 func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Config {
 	allow, _ := outbound.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
 	return webhooks.Config{
-		DB: db, Stream: changes, Node: cfg.Node, Types: cfg.SiteMessageTypes, Clock: services.SystemClock{},
-		Allow: allow, Timeout: cfg.WebhooksTimeout, Requests: cfg.WebhooksRequests,
+		DB: db, Stream: changes, Node: cfg.Node, SiteMessageTypes: cfg.SiteMessageTypes, Clock: services.SystemClock{},
+		Allow: allow, Timeout: cfg.WebhooksTimeout, ParallelRequests: cfg.WebhooksRequests,
 	}
 }
 
 // wireWebhooks makes the webhooks, after the change stream. Only a node can tell who is online.
 func (s *Server) wireWebhooks() {
 	cfg := WebhookConfig(s.Config, s.Store, s.stream)
-	cfg.Online, cfg.Clock, cfg.Log = s.Redis.Watched, s.clock, s.Log
+	cfg.Online, cfg.Clock, cfg.Log = s.Redis.WatchedOf, s.clock, s.Log
 	s.webhooks = webhooks.New(cfg)
 }
 
@@ -40,13 +40,13 @@ type webhookCollector struct {
 }
 
 var (
-	ofWebhook = []string{"webhook"} // the label of each metric
+	webhookLabels = []string{"webhook"} // the label of each metric
 
-	webhookEvents  = prometheus.NewDesc("tidings_webhook_delivered_total", "Events that the receiver accepted, from all nodes.", ofWebhook, nil)
-	webhookWaiting = prometheus.NewDesc("tidings_webhook_waiting", "Users whose newest change failed, or waits until they are away.", ofWebhook, nil)
-	webhookDead    = prometheus.NewDesc("tidings_webhook_dead", "Users whose newest change was given up after a day.", ofWebhook, nil)
-	webhookLag     = prometheus.NewDesc("tidings_webhook_lag_seconds", "Age of the oldest change that was not sent yet.", ofWebhook, nil)
-	webhookDown    = prometheus.NewDesc("tidings_webhook_down", "1 while the receiver fails as a whole, or has answered 410 Gone.", ofWebhook, nil)
+	webhookEvents  = prometheus.NewDesc("tidings_webhook_delivered_total", "Events that the receiver accepted, from all nodes.", webhookLabels, nil)
+	webhookWaiting = prometheus.NewDesc("tidings_webhook_waiting", "Users whose newest change failed, or waits until they are away.", webhookLabels, nil)
+	webhookDead    = prometheus.NewDesc("tidings_webhook_dead", "Users whose newest change was given up after a day.", webhookLabels, nil)
+	webhookLag     = prometheus.NewDesc("tidings_webhook_lag_seconds", "Age of the oldest change that was not sent yet.", webhookLabels, nil)
+	webhookDown    = prometheus.NewDesc("tidings_webhook_down", "1 while the receiver fails as a whole, or has answered 410 Gone.", webhookLabels, nil)
 )
 
 // Describe names the metrics.
@@ -86,9 +86,9 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// webhookMetrics are the metrics of what this node does for webhooks. Each node counts only its own work, so a sum over the nodes
+// registerWebhookMetrics registers the metrics of this node's work for webhooks. Each node counts only its own work, so a sum over the nodes
 // is right.
-func (s *Server) webhookMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
+func (s *Server) registerWebhookMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.webhooks.Stats
 	counter("webhooks_failed_total", "Requests of this node to webhooks that failed.", func() uint64 { return stats().Failed })
 	gauge("webhooks_delivering", "Webhooks that this node delivers.", func() float64 { return float64(stats().Endpoints) })

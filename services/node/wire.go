@@ -32,19 +32,19 @@ import (
 // those of the badges, its field of the Resolver.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// Lists in settings are parsed here. Checks has checked them, so the reasons that the parsers return are ignored.
-	caps, _ := displayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
-	expiry, _ := notificationExpiry(s.Config.NotificationExpiry)
+	caps, _ := parseDisplayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
+	expiry, _ := parseNotificationExpiry(s.Config.NotificationExpiry)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
-	kinds, _ := FeedKinds(s.Config.FeedKinds)
+	kinds, _ := ParseFeedKinds(s.Config.FeedKinds)
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// The engines over SQL and Redis: node caches, jobs, projections.
-	s.Memory = nodecache.New(nodecache.Config{
+	s.Caches = nodecache.New(nodecache.Config{
 		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
 	s.Projector = projector.New(projector.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Caches.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
 		ActiveFor: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
 	})
 	fanoutConfig := fanout.Config{
@@ -61,45 +61,45 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announced := announcements.New(announcements.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Log: s.Caches.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	conversations := chat.New(chat.Config{
-		Store: s.Store, Redis: s.Redis, Changes: s.Memory.Log, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
+		Store: s.Store, Redis: s.Redis, Changes: s.Caches.Log, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
 	// Categories of the settings are defined when the node begins, in SQL, beside those that operators defined.
 	categories, _ := notifications.ParseConfigured(s.Config.Categories)
 	notified := notifications.New(notifications.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Memory.Log, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Caches.Log, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
 	})
 	lists := views.New(views.Config{
 		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})
 	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Log: s.Caches.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
 	// Badges and pushes read all features.
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
+		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
 	})
 	// The hub and the stream come after the badges, which they render and compare.
 	s.wireHub()
 	s.wireStream()
 	posted := feed.New(feed.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled, InFlight: s.Caches.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 	})
 	// The resolvers get the parts that they need, and no more.
 	return &resolvers.Resolver{
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
 		Exports: export.Reader{DB: s.Store, Kinds: Exports},
-		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
+		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
-			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
+			Store: s.Store, People: s.Caches.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
 		}),
 		Messages: letters,
@@ -115,13 +115,13 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
-		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.NoteClientVersion,
+		Learned: s.Caches.Log.LearnedSums, Raise: s.Badge.Raise, Held: s.Badge.NoteClientVersion,
 		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
 	})
-	s.Memory.Log.OnShared(s.Hub.HintShared)
-	s.Memory.Log.OnReadersMoved(s.Hub.HintSharedOf)
+	s.Caches.Log.OnShared(s.Hub.HintShared)
+	s.Caches.Log.OnReadersNotified(s.Hub.HintSharedOf)
 	s.Store.OnSignal(func() {
-		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes the log
-		s.Redis.HintLog()
+		s.Caches.Log.Wake() // no mutation waits for a job's change, so nothing else wakes the log
+		s.Redis.QueueLogHint()
 	})
 }

@@ -27,7 +27,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		var readPulls []nodecache.PullChange
-		for _, entry := range logged(t, s, nodecache.LogPull) {
+		for _, entry := range readLog(t, s, nodecache.LogPull) {
 			change, err := nodecache.ParsePullChange(entry)
 			if err != nil {
 				t.Fatal(err)
@@ -35,7 +35,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 			readPulls = append(readPulls, change)
 		}
 		var readFanouts []nodecache.FanoutChange
-		for _, entry := range logged(t, s, nodecache.LogFanout) {
+		for _, entry := range readLog(t, s, nodecache.LogFanout) {
 			change, err := nodecache.ParseFanoutChange(entry)
 			if err != nil {
 				t.Fatal(err)
@@ -63,8 +63,8 @@ func appendAll(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange, fa
 	return nil
 }
 
-// logged reads all entries of a kind from the log.
-func logged(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
+// readLog reads all entries of a kind from the log.
+func readLog(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 	t.Helper()
 	entries, err := changelog.LogAfter(t.Context(), s, kind, 0, 100)
 	if err != nil {

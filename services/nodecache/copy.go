@@ -9,33 +9,33 @@ import (
 	"tidings/services"
 )
 
-// mostCopying bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis queues it again.
-const mostCopying = 10_000
+// maxQueuedCopies bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis queues it again.
+const maxQueuedCopies = 10_000
 
-// copying queues the posts and users that this node has read from SQL because Redis had no copy. A loop puts copies into
+// copyQueue has the posts and users that this node has read from SQL because Redis had no copy. A loop puts copies into
 // Redis for other nodes; no answer waits for it.
-type copying struct {
+type copyQueue struct {
 	mu     sync.Mutex
 	posts  map[services.PostID]struct{}
 	users  map[services.UserID]struct{}
 	wakeUp chan struct{} // a token means that the queue is not empty
 }
 
-// newCopying makes an empty queue. One token of wakeUp stands for any number of adds.
-func newCopying() copying {
-	return copying{
+// newCopyQueue makes an empty queue. One token of wakeUp stands for any number of adds.
+func newCopyQueue() copyQueue {
+	return copyQueue{
 		posts: map[services.PostID]struct{}{}, users: map[services.UserID]struct{}{}, wakeUp: make(chan struct{}, 1),
 	}
 }
 
 // add queues posts and users that SQL has returned, and wakes the loop. Only IDs are queued: the loop takes the values from
 // the cache, which may be newer by then.
-func (c *copying) add(posts []services.PostID, users []services.UserID) {
+func (c *copyQueue) add(posts []services.PostID, users []services.UserID) {
 	if len(posts)+len(users) == 0 {
 		return
 	}
 	c.mu.Lock()
-	if len(c.posts)+len(c.users) < mostCopying {
+	if len(c.posts)+len(c.users) < maxQueuedCopies {
 		for _, post := range posts {
 			c.posts[post] = struct{}{}
 		}
@@ -51,7 +51,7 @@ func (c *copying) add(posts []services.PostID, users []services.UserID) {
 }
 
 // take empties the queue.
-func (c *copying) take() (posts []services.PostID, users []services.UserID) {
+func (c *copyQueue) take() (posts []services.PostID, users []services.UserID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	posts, users = slices.Collect(maps.Keys(c.posts)), slices.Collect(maps.Keys(c.users))
@@ -72,7 +72,7 @@ func (r *Reader) runCopying(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.copy.wakeUp:
+		case <-r.copyQueue.wakeUp:
 			r.copyOnce(ctx)
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Reader) runCopying(ctx context.Context) {
 // copyOnce puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read
 // are skipped. An error needs no retry: the next reader who misses a copy queues it again.
 func (r *Reader) copyOnce(ctx context.Context) {
-	ids, numbers := r.copy.take()
+	ids, numbers := r.copyQueue.take()
 	if len(ids)+len(numbers) == 0 {
 		return
 	}

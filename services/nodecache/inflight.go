@@ -19,11 +19,11 @@ const JobFanOut = "post.fanout"
 
 // These bounds say when a fan-out that no worker has begun counts as late, and how many late ones are read.
 const (
-	// waitsAfter is how long a job may normally wait. A job that has not waited longer than that counts as running.
-	waitsAfter = 250 * time.Millisecond
-	// mostWaiting bounds the number of waiting posts that are read, those waiting longest first: a page merges them in one by
+	// normalWait is how long a job may normally wait. A job that has not waited longer than that counts as running.
+	normalWait = 250 * time.Millisecond
+	// maxWaitingPosts bounds the number of waiting posts that are read, those waiting longest first: a page merges them in one by
 	// one.
-	mostWaiting = 100
+	maxWaitingPosts = 100
 )
 
 // LogFanout is the kind of log entry for the beginning and the end of a fan-out in several chunks: see FanoutChange.
@@ -62,12 +62,12 @@ type InFlight struct {
 	// mu guards both maps. posts follows the log; waiting is replaced at each turn.
 	mu      sync.RWMutex
 	posts   map[services.PostID]posts.InFlightFanout // being fanned out in several chunks
-	waiting map[services.PostID]waiting              // fan-out not begun, because the workers are behind
+	waiting map[services.PostID]waitingPost          // fan-out not begun, because the workers are behind
 }
 
-// waiting is a post whose fan-out no worker has begun yet. A post that is not pushed need not be merged into pages, and is
+// waitingPost is a post whose fan-out no worker has begun yet. A post that is not pushed need not be merged into pages, and is
 // not in List.
-type waiting struct {
+type waitingPost struct {
 	posts.InFlightFanout
 	pushed bool // false: the post is pulled, deleted or off the feed
 }
@@ -75,7 +75,7 @@ type waiting struct {
 // newInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
 func newInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]posts.InFlightFanout{}}
-	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
+	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
 	// This turn runs before the log is read: a post whose fan-out begins in between is found here or in the log.
 	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.readWaiting})
 	return p
@@ -136,11 +136,11 @@ func (p *InFlight) apply(entry changelog.Entry) {
 // readWaiting reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
 func (p *InFlight) readWaiting(ctx context.Context) error {
 	// While the workers keep up, the list is empty and nothing else is read.
-	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-waitsAfter), mostWaiting)
+	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-normalWait), maxWaitingPosts)
 	if err != nil {
 		return err
 	}
-	next := make(map[services.PostID]waiting, len(keys))
+	next := make(map[services.PostID]waitingPost, len(keys))
 	var unknown []services.PostID
 	p.mu.RLock()
 	for _, key := range keys {
@@ -160,7 +160,7 @@ func (p *InFlight) readWaiting(ctx context.Context) error {
 			return err
 		}
 		for id, post := range read {
-			next[id] = waiting{posts.InFlightFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
+			next[id] = waitingPost{posts.InFlightFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
 		}
 	}
 	p.mu.Lock()

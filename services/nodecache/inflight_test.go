@@ -11,8 +11,8 @@ import (
 	"tidings/services/posts"
 )
 
-// inFlightAre checks which posts may not have reached all their readers.
-func (m *Caches) inFlightAre(t *testing.T, what string, want ...services.PostID) {
+// wantInFlight checks which posts may not have reached all their readers.
+func (m *Caches) wantInFlight(t *testing.T, what string, want ...services.PostID) {
 	t.Helper()
 	var got []services.PostID
 	for _, one := range m.InFlight.List() {
@@ -32,7 +32,7 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 		if _, err := m.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m.inFlightAre(t, "after a turn", want...)
+		m.wantInFlight(t, "after a turn", want...)
 	}
 	turn(3)
 	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
@@ -44,7 +44,7 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 }
 
 // A post that waits for a worker is in flight, like one whose fan-out is running, unless it is not pushed.
-func TestPostsThatWaitForTheirFanout(t *testing.T) {
+func TestWaitingPostsAreInFlight(t *testing.T) {
 	e := newEngines()
 	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pull: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {
 		one.ID, one.Author = post, services.UserID(10+post)
@@ -60,38 +60,38 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	}
 	waits(5, 2, 3, 4, 1, 99)
 	e.waiting = append(e.waiting, "no post")
-	s.run(t)
-	s.inFlightAre(t, "two of them are pushed", 1, 5)
+	s.runTurn(t)
+	s.wantInFlight(t, "two of them are pushed", 1, 5)
 	if got := s.InFlight.List()[1]; got != (posts.InFlightFanout{Post: 5, Author: 15}) {
 		t.Errorf("the second is %+v", got)
 	}
-	if want := noon.Add(-waitsAfter); !e.madeBy.Equal(want) {
+	if want := noon.Add(-normalWait); !e.madeBy.Equal(want) {
 		t.Errorf("asked for jobs made by %s, want %s", e.madeBy, want)
 	}
 	read := e.sqlPosts
 	waits(5, 2)
-	s.run(t)
-	if s.inFlightAre(t, "one is done", 5); e.sqlPosts != read {
+	s.runTurn(t)
+	if s.wantInFlight(t, "one is done", 5); e.sqlPosts != read {
 		t.Errorf("%d posts were read again", e.sqlPosts-read)
 	}
 	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
-	s.run(t)
-	s.inFlightAre(t, "one that is on its way is listed once", 5)
+	s.runTurn(t)
+	s.wantInFlight(t, "one that is on its way is listed once", 5)
 	waits(6)
 	e.sqlErr = errors.New("away")
 	if _, err := s.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nothing is said")
 	}
-	s.inFlightAre(t, "what was known stays", 5)
+	s.wantInFlight(t, "what was known stays", 5)
 	e.sqlErr = nil
-	s.run(t)
-	s.inFlightAre(t, "SQL is back", 5, 6)
+	s.runTurn(t)
+	s.wantInFlight(t, "SQL is back", 5, 6)
 }
 
 // However long the queue is, a turn reads a bounded number of posts.
-func TestManyPostsThatWait(t *testing.T) {
+func TestOnlyTheOldestWaitingPostsAreRead(t *testing.T) {
 	e := newEngines()
-	for i := range services.PostID(3 * mostWaiting) {
+	for i := range services.PostID(3 * maxWaitingPosts) {
 		e.posts[i+1] = services.Post{ID: i + 1, Author: 7}
 		e.waiting = append(e.waiting, (i + 1).String())
 	}
@@ -99,7 +99,7 @@ func TestManyPostsThatWait(t *testing.T) {
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.InFlight.List(); len(got) != mostWaiting || got[0].Post != 1 || e.sqlPosts != mostWaiting {
+	if got := m.InFlight.List(); len(got) != maxWaitingPosts || got[0].Post != 1 || e.sqlPosts != maxWaitingPosts {
 		t.Errorf("%d are in flight from %v on, %d were read", len(got), got[:1], e.sqlPosts)
 	}
 }

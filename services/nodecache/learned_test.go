@@ -8,7 +8,7 @@ import (
 	"tidings/services/posts"
 )
 
-// A pulled post adds to the sum of sequences (changelog.Follower.Learned) of each watched user who follows its author, and of no
+// A pulled post adds to the sum of sequences (changelog.Follower.LearnedSums) of each watched user who follows its author, and of no
 // other. If it did not, a post whose hint was lost would never be pushed.
 func TestTheSequenceRisesWithAPulledPost(t *testing.T) {
 	s := newEngines()
@@ -18,24 +18,24 @@ func TestTheSequenceRisesWithAPulledPost(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Pulled.Follow(reader, followsOf(huge))
-	m.Pulled.Learn(t.Context(), followsOf(huge))
+	m.Pulled.LoadMissing(t.Context(), followsOf(huge))
 	both := []services.UserID{reader, reader + 1}
-	last := m.Log.Learned(both)
+	last := m.Log.LearnedSums(both)
 	for _, change := range []struct {
 		what string
 		make func()
 	}{
-		{"a pulled post", func() { m.Pulled.Changed(PullChange{Author: huge, Post: 6}, 2) }},
+		{"a pulled post", func() { m.Pulled.ApplyOwnChange(PullChange{Author: huge, Post: 6}, 2) }},
 	} {
 		change.make()
-		now := m.Log.Learned(both)
+		now := m.Log.LearnedSums(both)
 		if now[0] <= last[0] || now[1] > last[1] {
 			t.Errorf("with %s what was learned went from %v to %v", change.what, last, now)
 		}
 		last = now
 	}
 	m.Log.Unfollow([]services.UserID{reader})
-	if now := m.Log.Learned(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
+	if now := m.Log.LearnedSums(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
 		t.Errorf("a user who left has learned %v of data that nobody on this node sees, want %d", now, last[1])
 	}
 }

@@ -7,7 +7,7 @@
 // read before a change can never replace the newer state.
 //
 // A pulled post comes to its readers in these steps. Its transaction appends a PullChange to the log. The node that published
-// applies the entry at once (Pulled.Changed), and every other node when it reads the log, within half a second. The index of
+// applies the entry at once (Pulled.ApplyOwnChange), and every other node when it reads the log, within half a second. The index of
 // readers then names the watched users who follow the author, and the hub renders their badges with Pulled.Count. A page of a
 // feed merges the posts of Pulled.Of.
 package nodecache
@@ -22,8 +22,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// keptByDefault is how many posts a node caches: with bodies of a few hundred bytes they take some tens of MB.
-const keptByDefault = 100_000
+// defaultCapacity is how many posts a node caches: with bodies of a few hundred bytes they take some tens of MB.
+const defaultCapacity = 100_000
 
 // Facts is the union of the facts that the caches read. SQL implements it.
 type Facts interface {

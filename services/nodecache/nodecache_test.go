@@ -247,7 +247,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: at(3)}
-	if m.People.Changed(7, at(3)); name() != "newer" {
+	if m.People.RecordChange(7, at(3)); name() != "newer" {
 		t.Errorf("one's own change is not seen at once: %q", name())
 	}
 }
@@ -257,7 +257,7 @@ func TestANodesOwnDeletionIsVisibleAtOnce(t *testing.T) {
 	e.posts[1] = post(1, 1)
 	m := newCaches(e)
 	m.Posts.Keep(1, post(1, 1))
-	if m.Posts.Changed(1, at(2)); e.sqlPosts != 0 {
+	if m.Posts.RecordChange(1, at(2)); e.sqlPosts != 0 {
 		t.Fatal("SQL was asked too early")
 	}
 	gone := post(1, 2)

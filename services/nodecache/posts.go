@@ -27,20 +27,20 @@ type Posts struct {
 // was missed the cache is emptied, because it is not known which of its posts have changed.
 func newPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 	if capacity == 0 {
-		capacity = keptByDefault
+		capacity = defaultCapacity
 	}
 	p := &Posts{
 		Cache: changelog.NewCache[services.PostID](capacity, func(p services.Post) time.Time { return p.UpdatedAt }),
 		facts: facts,
 	}
-	log.Register(changelog.Kind{Name: LogPost, Load: changelog.Emptied(p.Clear), Apply: changelog.Each(p.apply)})
+	log.Register(changelog.Kind{Name: LogPost, Load: changelog.LoadByClearing(p.Clear), Apply: changelog.ApplyEach(p.apply)})
 	return p
 }
 
 // apply notes that a post has changed. The body is not in the log: the next reader gets it from Redis or SQL.
 func (p *Posts) apply(entry changelog.Entry) {
 	if id, err := services.ParsePostID(entry.Key); err == nil {
-		p.Changed(id, entry.ChangedAt())
+		p.RecordChange(id, entry.ChangedAt())
 	}
 }
 

@@ -64,7 +64,7 @@ func newPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 		authors: map[services.UserID]*pulledAuthor{}, early: map[uint64]PullChange{},
 		wanted: map[services.UserID]struct{}{}, readers: changelog.NewReaders[services.UserID](log),
 	}
-	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.Each(p.apply)})
+	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
 	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterRead, Run: p.readWanted})
 	log.RegisterStream(changelog.Stream{AddLearned: p.addLearned, Unfollow: p.readers.Unfollow})
 	return p
@@ -86,9 +86,9 @@ func (p *Pulled) addLearned(users []services.UserID, sums []uint64) {
 	})
 }
 
-// Learn reads the authors that are not cached yet, with one SELECT for each 200. That is rare, because all authors are read at
+// LoadMissing reads the authors that are not cached yet, with one SELECT for each 200. That is rare, because all authors are read at
 // the start. When SQL does not answer, results of the cache say that they are incomplete.
-func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) {
+func (p *Pulled) LoadMissing(ctx context.Context, lists ...[]services.FollowedAuthor) {
 	// Usually all authors are known, and a read lock is enough.
 	missing := map[services.UserID]struct{}{}
 	p.mu.RLock()
@@ -105,7 +105,7 @@ func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) 
 	}
 	authors := slices.Sorted(maps.Keys(missing))
 	if err := p.read(ctx, authors); err != nil {
-		p.want(authors)
+		p.requestRead(authors)
 		if ctx.Err() == nil {
 			p.log.Warn("the posts of authors with a huge audience could not be read", "error", err)
 		}
@@ -149,8 +149,8 @@ func (p *Pulled) Of(authors []services.FollowedAuthor) (list []PulledPosts, know
 	return list, known
 }
 
-// Changed makes this node see its own change of a pulled post at once, before the log brings it with its version.
-func (p *Pulled) Changed(change PullChange, version uint64) {
+// ApplyOwnChange makes this node see its own change of a pulled post at once, before the log brings it with its version.
+func (p *Pulled) ApplyOwnChange(change PullChange, version uint64) {
 	p.applyOwn(change, version)
 	p.readers.Notify()
 }
@@ -203,8 +203,8 @@ func (p *Pulled) readWanted(ctx context.Context) error {
 	return err
 }
 
-// want asks for authors at the next turn.
-func (p *Pulled) want(authors []services.UserID) {
+// requestRead asks for authors at the next turn.
+func (p *Pulled) requestRead(authors []services.UserID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {
@@ -237,7 +237,7 @@ func (p *Pulled) install(authors []services.UserID, read map[services.UserID]pos
 		delete(p.wanted, author)
 		p.authors[author] = next
 		if former == nil || former.sequence() != next.sequence() || former.floor != next.floor || !slices.Equal(former.posts, next.posts) {
-			p.readers.Moved(author)
+			p.readers.RecordChange(author)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (p *Pulled) applyLogged(change PullChange, version uint64) {
 		if !p.deletedEarly(change) {
 			p.change(author, change)
 		}
-		p.readers.Moved(change.Author)
+		p.readers.RecordChange(change.Author)
 	}
 }
 
@@ -294,14 +294,14 @@ func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	}
 	author.early++
 	p.change(author, change)
-	p.readers.Moved(change.Author)
+	p.readers.RecordChange(change.Author)
 }
 
 // change applies a change of an author. If too few posts are left and there are older ones, it schedules a new read of the
 // author.
 func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	author.apply(change)
-	if author.short() {
+	if author.hasTooFewPosts() {
 		p.wanted[change.Author] = struct{}{}
 	}
 }
@@ -311,14 +311,14 @@ func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 // version + early. The sum is doubled, so that it can be one less while older posts still have to be read.
 func (a *pulledAuthor) sequence() uint64 {
 	sequence := 2 * (a.version + a.early)
-	if a.short() {
+	if a.hasTooFewPosts() {
 		sequence--
 	}
 	return sequence
 }
 
-// short reports whether deletions have left too few posts while older ones exist.
-func (a *pulledAuthor) short() bool { return len(a.posts) < services.Retention && a.floor > 0 }
+// hasTooFewPosts reports whether deletions have left too few posts while older ones exist.
+func (a *pulledAuthor) hasTooFewPosts() bool { return len(a.posts) < services.Retention && a.floor > 0 }
 
 // apply applies a change to the posts.
 func (a *pulledAuthor) apply(change PullChange) {

@@ -33,7 +33,7 @@ func newStage() *stage {
 	e.pulled = map[services.UserID]posts.PulledPosts{}
 	s := &stage{e: e, now: noon}
 	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.Log.OnReadersMoved(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
+	s.Log.OnReadersNotified(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
 	return s
 }
 
@@ -44,7 +44,7 @@ type ownChange struct {
 }
 
 // seeOwn makes the node see its own change at once.
-func (s *stage) seeOwn(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
+func (s *stage) seeOwn(change ownChange) { s.Pulled.ApplyOwnChange(change.PullChange, change.version) }
 
 // change writes a change of a post into SQL and the log; at is the time of the log entry.
 func (s *stage) change(author services.UserID, post services.PostID, deleted bool, at time.Time) ownChange {
@@ -80,8 +80,8 @@ func followsOf(authors ...services.UserID) (list []services.FollowedAuthor) {
 	return list
 }
 
-// run makes the node read the log once.
-func (s *stage) run(t testing.TB) {
+// runTurn makes the node read the log once.
+func (s *stage) runTurn(t testing.TB) {
 	t.Helper()
 	if _, err := s.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func (s *stage) wantCount(t testing.TB, seen services.PostID, want int, authors 
 func TestPulledPostsFollowTheLog(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
-	s.run(t)
+	s.runTurn(t)
 	first := s.wantCount(t, 0, 1, followsOf(huge)...)
 	if first.Sequence != 2 {
 		t.Errorf("the sequence is %d, want twice the version of the newest change, 1", first.Sequence)
@@ -112,7 +112,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.change(huge, 9, false, noon)
 	s.change(huge, 7, false, noon.Add(-time.Second)) // committed late
 	s.change(51, 8, false, noon)
-	s.run(t)
+	s.runTurn(t)
 	later := s.wantCount(t, 0, 3, followsOf(huge)...)
 	if later.Sequence <= first.Sequence || s.notified.Load() != 1 {
 		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, later.Sequence, s.notified.Load())
@@ -123,7 +123,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.wantCount(t, 9, 0, followsOf(huge, 51)...)
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 7, true, noon)
-	s.run(t)
+	s.runTurn(t)
 	if gone := s.wantCount(t, 0, 2, followsOf(huge)...); gone.Sequence <= later.Sequence || s.notified.Load() != 2 {
 		t.Errorf("after a deletion %+v, notified %d times", gone, s.notified.Load())
 	}
@@ -134,7 +134,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.Log.Unfollow([]services.UserID{reader})
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 11, false, noon)
-	if s.run(t); s.notified.Load() != 2 {
+	if s.runTurn(t); s.notified.Load() != 2 {
 		t.Error("a user who left was notified")
 	}
 }
@@ -144,20 +144,20 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 func TestANodesOwnPulledPosts(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
-	s.run(t)
+	s.runTurn(t)
 	s.seeOwn(s.change(huge, 9, false, noon))
 	sequence := s.wantCount(t, 0, 2, followsOf(huge)...).Sequence
-	s.run(t)
+	s.runTurn(t)
 	if again := s.wantCount(t, 0, 2, followsOf(huge)...); again.Sequence != sequence {
 		t.Errorf("the log made a new version of what was known: %d after %d", again.Sequence, sequence)
 	}
 	s.change(huge, 12, false, noon) // by another node
 	s.seeOwn(s.change(huge, 12, true, noon))
 	s.wantCount(t, 0, 2, followsOf(huge)...)
-	s.run(t)
+	s.runTurn(t)
 	s.wantCount(t, 0, 2, followsOf(huge)...)
 	// A load that was read before a change does not undo the change.
-	s.Pulled.Changed(PullChange{Author: huge, Post: 13}, s.head+1)
+	s.Pulled.ApplyOwnChange(PullChange{Author: huge, Post: 13}, s.head+1)
 	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,12 +168,12 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 
 // The first load contains changes that this node made before it. It also contains later changes of other nodes. A second load
 // changes nothing.
-func TestALoadAfterAnOwnPost(t *testing.T) {
+func TestALoadKeepsADeletionOfAnOwnPost(t *testing.T) {
 	s := newStage()
 	s.seeOwn(s.change(huge, 5, false, noon))
 	s.seeOwn(s.change(huge, 6, false, noon))
 	s.change(huge, 5, true, noon) // by another node
-	s.run(t)
+	s.runTurn(t)
 	s.wantCount(t, 0, 1, followsOf(huge)...)
 	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
@@ -185,12 +185,12 @@ func TestALoadAfterAnOwnPost(t *testing.T) {
 // so. When deletions leave too few posts, older ones are read.
 func TestTheFloorOfPulledPosts(t *testing.T) {
 	s := newStage()
-	s.run(t)
+	s.runTurn(t)
 	const many = 3 * pulledKept
 	for i := range services.PostID(many) {
 		s.change(huge, i+1, false, noon)
 	}
-	s.run(t)
+	s.runTurn(t)
 	list, _ := s.Pulled.Of(followsOf(huge))
 	kept := len(list[0].Posts)
 	if kept < pulledKept || kept > pulledKept+pulledSlack || list[0].Floor != services.PostID(many-kept) {
@@ -203,7 +203,7 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 	for i := range services.PostID(2 * pulledKept) {
 		s.change(huge, many-i, true, noon)
 	}
-	s.run(t)
+	s.runTurn(t)
 	if list, _ := s.Pulled.Of(followsOf(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
 		t.Errorf("after the deletions %d from %d on, floor %d", len(list[0].Posts), list[0].Posts[0], list[0].Floor)
 	}
@@ -216,7 +216,7 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 	for i := range services.PostID(2 * pulledKept) {
 		s.change(huge, i+1, false, noon)
 	}
-	s.run(t)
+	s.runTurn(t)
 	last := s.Pulled.Count(followsOf(huge), 0)
 	for i := range services.PostID(pulledSlack + pulledKept) {
 		s.seeOwn(s.change(huge, 2*pulledKept-i, true, noon))
@@ -229,26 +229,26 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 	if !last.More || last.New >= services.Retention {
 		t.Fatalf("before the older ones are read: %+v", last)
 	}
-	s.run(t)
+	s.runTurn(t)
 	if whole := s.Pulled.Count(followsOf(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
 		t.Errorf("once they are read: %+v after %+v", whole, last)
 	}
 	fresh := New(Config{Facts: s.e, Redis: s.e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	fresh.Pulled.Learn(t.Context(), followsOf(huge))
+	fresh.Pulled.LoadMissing(t.Context(), followsOf(huge))
 	if was, is := s.Pulled.Count(followsOf(huge), 0), fresh.Pulled.Count(followsOf(huge), 0); was != is {
 		t.Errorf("this node says %+v, and one that has just started %+v", was, is)
 	}
 }
 
-// Counts with an unknown author are marked uncertain until the author is read: at once by Learn, or by the next turn, which
+// Counts with an unknown author are marked uncertain until the author is read: at once by LoadMissing, or by the next turn, which
 // notifies the author's readers.
-func TestAnUnknownAuthor(t *testing.T) {
+func TestCountsAreBehindUntilTheirAuthorIsRead(t *testing.T) {
 	s := newStage()
-	s.run(t)
+	s.runTurn(t)
 	s.e.pulled[huge] = posts.PulledPosts{Posts: []services.PostID{3, 4}}
 	s.e.sqlErr = errors.New("away")
 	s.Pulled.Follow(reader, followsOf(huge))
-	s.Pulled.Learn(t.Context(), followsOf(huge))
+	s.Pulled.LoadMissing(t.Context(), followsOf(huge))
 	if got := s.Pulled.Count(followsOf(huge), 0); !got.Behind {
 		t.Errorf("SQL is away, and %+v", got)
 	}
@@ -256,23 +256,23 @@ func TestAnUnknownAuthor(t *testing.T) {
 		t.Error("SQL is away, and the list is said to be whole")
 	}
 	s.e.sqlErr = nil
-	s.run(t)
+	s.runTurn(t)
 	s.wantCount(t, 0, 2, followsOf(huge)...)
 	if s.notified.Load() != 1 {
 		t.Errorf("the reader was notified %d times", s.notified.Load())
 	}
 	s.e.pulled[51] = posts.PulledPosts{Posts: []services.PostID{3}}
-	s.Pulled.Learn(t.Context(), followsOf(huge, 51))
+	s.Pulled.LoadMissing(t.Context(), followsOf(huge, 51))
 	s.wantCount(t, 0, 3, followsOf(huge, 51)...)
 	asked := s.e.sqlPulled
-	s.Pulled.Learn(t.Context(), followsOf(huge, 51), followsOf(51))
+	s.Pulled.LoadMissing(t.Context(), followsOf(huge, 51), followsOf(51))
 	if s.e.sqlPulled != asked {
 		t.Error("what is known was read again")
 	}
 	s.change(52, 0, false, noon) // pulled from now on, without a post yet
-	s.run(t)
+	s.runTurn(t)
 	s.e.sqlErr = errors.New("away")
-	s.Pulled.Learn(t.Context(), followsOf(52))
+	s.Pulled.LoadMissing(t.Context(), followsOf(52))
 	s.wantCount(t, 0, 0, followsOf(52)...)
 }
 
@@ -307,7 +307,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 				}
 				own = nil
 			case 4:
-				s.run(t)
+				s.runTurn(t)
 				own = nil
 			case 5:
 				s.e.log = s.e.log[rapid.IntRange(0, max(0, len(s.e.log)-1)).Draw(r, "cut"):]
@@ -320,8 +320,8 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 			last = now
 		}
 		s.now = s.now.Add(time.Second)
-		s.run(t)
-		s.Pulled.Learn(t.Context(), followsOf(authors...))
+		s.runTurn(t)
+		s.Pulled.LoadMissing(t.Context(), followsOf(authors...))
 		list, known := s.Pulled.Of(followsOf(authors...))
 		for i, author := range authors {
 			if !known || !slices.Equal(list[i].Posts, s.e.pulled[author].Posts) {

@@ -20,17 +20,17 @@ type CopyStore interface {
 
 // Reader reads posts and people together, so that one round trip to Redis serves both. It is safe for concurrent use.
 type Reader struct {
-	posts  *Posts
-	people *people.Memory
-	copies CopyStore // Redis
-	copy   copying   // the values that are to be copied to Redis
-	log    *slog.Logger
+	posts     *Posts
+	people    *people.Memory
+	copies    CopyStore // Redis
+	copyQueue copyQueue // the values that are to be copied to Redis
+	log       *slog.Logger
 }
 
 // newReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the background, by
 // a loop and at each turn of the log.
 func newReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies CopyStore) *Reader {
-	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
+	r := &Reader{posts: posts, people: people, copies: copies, copyQueue: newCopyQueue(), log: log.Logger()}
 	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
 	log.RegisterLoop(r.runCopying)
 	return r
@@ -79,7 +79,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 		}
 	}
 	// Only values that Redis lacked are copied: the others came from Redis, or were in the cache.
-	r.copy.add(missingPosts, missingUsers)
+	r.copyQueue.add(missingPosts, missingUsers)
 	return foundPosts, foundUsers, nil
 }
 
@@ -99,7 +99,7 @@ func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[se
 	}
 	err := r.people.ReadFacts(ctx, missing, found)
 	if err == nil {
-		r.copy.add(nil, missing)
+		r.copyQueue.add(nil, missing)
 		return found, nil
 	}
 	if _, missing = r.readCopies(ctx, nil, found, nil, missing); len(missing) > 0 {

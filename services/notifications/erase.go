@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// recipientsToErase finds the next recipient alone. The table has no index of actors, so a part of it is walked; see erase.Bound.
+	// recipientsToErase finds the next recipient alone. The table has no index of actors, so a part of it is walked; see erase.PartEndFinder.
 	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
@@ -27,26 +27,26 @@ var (
 			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
 		WHERE notification_heads.recipient = $1 AND gone < erased.place`)
 
-	boundOfCauses = erase.Bound("notification_causes", "recipient") // finds the next part of the table to walk
+	boundOfCauses = erase.PartEndFinder("notification_causes", "recipient") // finds the next part of the table to walk
 )
 
-// Erase are the steps that remove a user's notifications, and the notifications of others that the user caused, after the facts
+// EraseSteps are the steps that remove a user's notifications, and the notifications of others that the user caused, after the facts
 // are deleted. The order matters: host notifications with the user as the actor go first, so that nothing supports their causes.
-var Erase = []erase.Step{
+var EraseSteps = []erase.Step{
 	{Name: "told", Run: eraseHostNotifications},
 	{Name: "causes", Run: eraseActor},
 	{Name: "toldAlone", Run: eraseSoleRecipientNotifications},
 	// From here on the steps delete the user's own rows. The last argument is the primary key, by which a batch is picked.
-	erase.Rows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
-	erase.Rows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
-	erase.Rows("", "notification_state", "recipient", "recipient, category"),
-	erase.Rows("", "notification_heads", "recipient", "recipient"),
-	erase.Rows("preferences", "category_preferences", "user_number", "user_number"),
+	erase.DeleteRows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
+	erase.DeleteRows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
+	erase.DeleteRows("", "notification_state", "recipient", "recipient, category"),
+	erase.DeleteRows("", "notification_heads", "recipient", "recipient"),
+	erase.DeleteRows("preferences", "category_preferences", "user_number", "user_number"),
 }
 
 var (
-	// firstWaiting reads when the oldest job of a host notification that still waits was made.
-	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
+	// oldestHostJob reads when the oldest job of a host notification that still waits was made.
+	oldestHostJob = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
 	// h.recipients includes recipients whose job has not run. If h.recipients is above 1, only causes show whether another recipient
 	// is left.
@@ -59,10 +59,10 @@ WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AN
 // eraseSoleRecipientNotifications deletes the host notifications of which the user is the only recipient left, because they may name
 // the user. A recipient whose job has not run has no cause yet. So a notification with several recipients is kept if it is newer than
 // the oldest waiting job, less a minute for the clocks of other nodes.
-func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 	var first int64
-	if _, err := tx.One(ctx, firstWaiting, nil, &first); err != nil {
-		return erase.Done{}, err
+	if _, err := tx.One(ctx, oldestHostJob, nil, &first); err != nil {
+		return erase.Result{}, err
 	}
 	// Without a waiting job every notification has all the recipients that it will ever have.
 	until := services.MaxPostID
@@ -70,45 +70,45 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.A
 	if first > 0 {
 		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
-	ids, err := sql.Column[services.PostID](ctx, tx, soleRecipientNotifications, at.User, hostChunkSize, until)
-	return eraseAllTold(ctx, tx, ids, err)
+	ids, err := sql.ReadColumn[services.PostID](ctx, tx, soleRecipientNotifications, at.User, hostChunkSize, until)
+	return eraseHostNotificationsByID(ctx, tx, ids, err)
 }
 
 // eraseActor makes notifications of the next recipient agree with the facts, and deletes the causes with the user as the actor.
 // It handles one page of one recipient at a time, because the recipient's other transactions wait.
-func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+func eraseActor(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
 	end, last, err := boundOfCauses(ctx, tx, at.After)
 	if err != nil {
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}
 	var recipient services.UserID
 	found, err := tx.One(ctx, recipientsToErase, []any{at.User, at.After, end}, &recipient)
 	if err != nil || !found {
-		return erase.Done{After: end, More: !last}, err
+		return erase.Result{After: end, More: !last}, err
 	}
 	if recipient == at.User {
-		return erase.Done{After: int64(recipient), More: true}, nil // later steps remove the user's own rows
+		return erase.Result{After: int64(recipient), More: true}, nil // later steps remove the user's own rows
 	}
 	// The categories are read from SQL, because a new category may have causes, and this node's cache may not know it.
 	hosts, err := definitions(ctx, tx.Runner)
 	if err != nil {
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}
 	all := slices.Concat(services.Categories, hostNames(hosts.All()))
 	// The facts are deleted: this call lowers the causes that they supported, with the counts and groups.
 	_, _, more, err := applyCausesOf(ctx, tx, all, recipient, at.User, Cause{}, erase.Batch)
 	if err != nil {
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}
 	if _, err := tx.Run(ctx, keepErased, recipient, at.User); err != nil {
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}
 	// This comes after keepErased, which reads the rows that are deleted here.
 	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.Batch)
 	if err == nil { // the recipient's badges change, so their counts are projected again
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
 	}
-	done := erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}
+	done := erase.Result{Removed: erase.RemovedCounts("notificationsOfOthers", n), After: int64(recipient), More: true}
 	// If nothing was deleted, this recipient would give the same page again: the step goes on to the next recipient, and the next pass
 	// comes to this one again.
 	if n > 0 && (more || n == erase.Batch) {

@@ -18,7 +18,7 @@ import (
 func TestAnActorIsErasedByPages(t *testing.T) {
 	const count = 2*erase.Batch + erase.Batch/2
 	n := served(t, nil, causesPerPage)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for i := range count {
 			if _, err := tx.Lines(ctx, fmt.Sprintf(`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing)
@@ -28,11 +28,11 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 		}
 		return nil
 	})
-	step := slices.IndexFunc(Erase, func(one erase.Step) bool { return one.Name == "causes" })
+	step := slices.IndexFunc(EraseSteps, func(one erase.Step) bool { return one.Name == "causes" })
 	removed, steps := 0, 0
-	for more, at := true, (erase.At{User: users[1]}); more; steps++ {
+	for more, at := true, (erase.Position{User: users[1]}); more; steps++ {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
-			done, err := Erase[step].Run(ctx, tx, at)
+			done, err := EraseSteps[step].Run(ctx, tx, at)
 			if one := done.Removed["notificationsOfOthers"]; one > erase.Batch {
 				t.Errorf("a step removed %d", one)
 			} else {
@@ -49,7 +49,7 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 
 // A position was shown, and then its row was deleted: its actor was erased, or the host category was removed. Other notifications
 // have come since. A mark up to that position still works. Positions in other users' lists are still refused.
-func TestAMarkReachesWhatIsGone(t *testing.T) {
+func TestAMarkMayEndAtADeletedPosition(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {
 		shown Cause
@@ -57,9 +57,9 @@ func TestAMarkReachesWhatIsGone(t *testing.T) {
 	}{
 		"erased actor": {cause(5, 2), func(b *bundle) {
 			b.unlike(5, 2)
-			step := slices.IndexFunc(Erase, func(one erase.Step) bool { return one.Name == "causes" })
+			step := slices.IndexFunc(EraseSteps, func(one erase.Step) bool { return one.Name == "causes" })
 			b.MustWrite(func(tx *sql.Tx) error {
-				_, err := Erase[step].Run(b.Ctx, tx, erase.At{User: 2})
+				_, err := EraseSteps[step].Run(b.Ctx, tx, erase.Position{User: 2})
 				return err
 			})
 		}},
@@ -74,7 +74,7 @@ func TestAMarkReachesWhatIsGone(t *testing.T) {
 				b.like(5, 2)
 				shown := b.apply(goes.shown)[0].Head
 				b.Clock.Advance(time.Second)
-				others := b.othersPlace(shown)
+				others := b.notifyOther(shown)
 				b.Clock.Advance(time.Second)
 				b.like(6, 3)
 				b.apply(cause(6, 3))
@@ -97,8 +97,8 @@ func TestAMarkReachesWhatIsGone(t *testing.T) {
 	}
 }
 
-// othersPlace makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
-func (b *bundle) othersPlace(after services.PostID) services.PostID {
+// notifyOther makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
+func (b *bundle) notifyOther(after services.PostID) services.PostID {
 	b.T.Helper()
 	b.post(9, 50)
 	b.like(50, 2)

@@ -99,11 +99,11 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	if err != nil {
 		return nil, err
 	}
-	known, err := readKnown(ctx, tx, causes)
+	known, err := readStoredCauses(ctx, tx, causes)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.compare(ctx, supported, known, moments); err != nil {
+	if err := b.applyFacts(ctx, supported, known, moments); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)
@@ -154,9 +154,9 @@ type groupChange struct {
 	causes int
 }
 
-// compare lowers the standing causes that the facts no longer support, restores the lowered causes that they support again, and
+// applyFacts lowers the standing causes that the facts no longer support, restores the lowered causes that they support again, and
 // stores the new ones.
-func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) error {
+func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.PostID) error {
 	// All changes of a group are one row of moveGroups: an upsert must not meet the same row twice.
 	moved := map[group]*groupChange{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
@@ -198,8 +198,8 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			missing = append(missing, r)
 		}
 	}
-	missing = append(missing, ended(supported, known, moments)...)
-	if err := b.place(ctx, missing); err != nil {
+	missing = append(missing, endedCauses(supported, known, moments)...)
+	if err := b.assignPlaces(ctx, missing); err != nil {
 		return err
 	}
 	if err := b.carryMentions(ctx, missing, known); err != nil {
@@ -212,7 +212,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		} else { // a mark of everything also covers a hidden cause, so that it is read when it is shown later
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
-		b.cover(r, moved[group{counter{r.Recipient, r.Category}, r.Subject, bucketOf(r.at)}])
+		b.raiseReadTo(r, moved[group{counter{r.Recipient, r.Category}, r.Subject, bucketOf(r.at)}])
 	}
 	for _, change := range []struct {
 		sql.Statement
@@ -231,8 +231,8 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	return b.moveGroups(ctx, moved)
 }
 
-// cover sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark covers it.
-func (b *lockedCounters) cover(r newCause, by *groupChange) {
+// raiseReadTo sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark covers it.
+func (b *lockedCounters) raiseReadTo(r newCause, by *groupChange) {
 	m, h := b.rows[counter{r.Recipient, r.Category}], b.heads[r.Recipient]
 	switch {
 	case r.carried:
@@ -247,10 +247,10 @@ func (b *lockedCounters) cover(r newCause, by *groupChange) {
 	}
 }
 
-// place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of that
+// assignPlaces assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of that
 // time. Such causes are placed first: a past time may be in the present millisecond, and the other causes take the positions of
 // that millisecond.
-func (b *lockedCounters) place(ctx context.Context, missing []newCause) error {
+func (b *lockedCounters) assignPlaces(ctx context.Context, missing []newCause) error {
 	dated := func(r newCause) int {
 		if r.moment != 0 {
 			return 0

@@ -12,10 +12,10 @@ import (
 var readMentions = sql.NewStatement("how far mentions are read", `SELECT c.i, g.read_to FROM {rows $1 i BIGINT, recipient BIGINT, subject BIGINT, bucket BIGINT} AS c
 	CROSS JOIN notification_groups g WHERE g.recipient = c.recipient AND g.category = '`+string(services.CategoryMention)+`' AND g.subject = c.subject AND g.bucket = c.bucket`)
 
-// knownAnswer is an answer whose recipient knows it as a mention.
-type knownAnswer struct {
+// formerMention is an answer whose recipient knows it as a mention.
+type formerMention struct {
 	*newCause
-	mention held            // its position, and its bucket if it is stored
+	mention storedCause     // its position, and its bucket if it is stored
 	stored  bool            // whether the mention was stored by an earlier transaction
 	seen    services.PostID // the position up to which mentions are seen
 	readTo  services.PostID // the position up to which the mention's group is read
@@ -25,8 +25,8 @@ type knownAnswer struct {
 // alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or read, so is the
 // answer: it gets one of the lowestPlaces, and only this position is marked. Both causes are in one job: see Job. If the edit is
 // reported late, only marks from before the edit count.
-func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, known map[Cause]held) error {
-	answers := b.knownAnswers(missing, known)
+func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, known map[Cause]storedCause) error {
+	answers := b.findFormerMentions(missing, known)
 	if len(answers) == 0 {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, 
 		}
 	}
 	asked = nil
-	var carried []knownAnswer
+	var carried []formerMention
 	for _, a := range answers {
 		covered := func(mark services.PostID) bool { return a.mention.place <= mark && (a.moment == 0 || mark < a.place) }
 		if a.read = covered(a.readTo); !a.read && !covered(a.seen) {
@@ -72,8 +72,8 @@ func lowestPlaces(user services.UserID, read bool) span {
 	return span{user, services.FirstPosition(at, user), services.FirstPosition(at.Add(time.Millisecond), user) - 1}
 }
 
-// knownAnswers are the new answers that were mentions.
-func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) (answers []knownAnswer) {
+// findFormerMentions returns the new answers that were mentions.
+func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]storedCause) (answers []formerMention) {
 	ended := map[Cause]services.PostID{} // mentions that are stored in this transaction
 	for _, r := range missing {
 		if r.Category == services.CategoryMention {
@@ -88,16 +88,16 @@ func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) 
 		mention := Cause{Recipient: r.Recipient, Category: services.CategoryMention, Subject: r.Object, Actor: r.Actor}
 		m := b.rows[counter{mention.Recipient, mention.Category}]
 		if h, was := known[mention]; was && m != nil {
-			answers = append(answers, knownAnswer{newCause: r, mention: h, seen: m.seen, stored: true})
+			answers = append(answers, formerMention{newCause: r, mention: h, seen: m.seen, stored: true})
 		} else if place := ended[mention]; place != 0 && m != nil {
-			answers = append(answers, knownAnswer{newCause: r, mention: held{place: place}, seen: m.seen, readTo: m.readTo})
+			answers = append(answers, formerMention{newCause: r, mention: storedCause{place: place}, seen: m.seen, readTo: m.readTo})
 		}
 	}
 	return answers
 }
 
 // placeLowest gives each answer the next position of its range (see lowestPlaces), and marks these positions seen.
-func (b *lockedCounters) placeLowest(ctx context.Context, answers []knownAnswer, asked sql.Rows) error {
+func (b *lockedCounters) placeLowest(ctx context.Context, answers []formerMention, asked sql.Rows) error {
 	if len(answers) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (b *lockedCounters) placeLowest(ctx context.Context, answers []knownAnswer,
 		a.place, a.carried = max(taken[of]+1, of.first), true
 		taken[of] = a.place
 		if m := b.rows[counter{a.Recipient, a.Category}]; a.place > m.seen { // no other position is as low
-			m.seen, m.kept = a.place, true
+			m.seen, m.changedInvisibly = a.place, true
 		}
 	}
 	return nil

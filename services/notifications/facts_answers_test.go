@@ -25,7 +25,7 @@ func (p *panel) answer() {
 		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author}, nil)
 	})
 	p.m.answers[a.id] = a
-	p.late = append(p.late, p.causesOf(a)...)
+	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 }
 
 // edit makes an answer mention the recipient, or mention them no more.
@@ -43,7 +43,7 @@ func (p *panel) edit() {
 		_, err := posts.Edit(p.Ctx, tx, a.id, "c", mentions, nil)
 		return err
 	})
-	p.late = append(p.late, p.causesOf(a)...)
+	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 }
 
 // someAnswer draws an answer; nil if there is none.

@@ -14,7 +14,7 @@ import (
 // its actor, or may not see what the actor published.
 type causeFacts struct {
 	named, ofSubject sql.Statement
-	byID             bool // the time is an id
+	timeIsID         bool // the time is an id
 }
 
 const (
@@ -67,7 +67,7 @@ SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blocking("l.liker")+` F
 	},
 	// The object is the answer and the subject is its parent: several answers of one actor to one post are several causes.
 	services.CategoryComment: {
-		byID: true,
+		timeIsID: true,
 		named: sql.NewStatement("comments that notify", `
 WITH answers AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
@@ -83,7 +83,7 @@ SELECT c.recipient, c.subject, o.author, o.id, o.id, `+hiddenFromRecipient("o.au
 	// The subject is the mentioning post, which is the author's and not the recipient's, so ownPost does not hold here. The time is that
 	// of the post, or of the edit by which it mentions the recipient.
 	services.CategoryMention: {
-		byID: true,
+		timeIsID: true,
 		named: sql.NewStatement("mentions that notify", `
 WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, c.actor, m.post, m.since FROM `+namedCauses+` CROSS JOIN mentions m
@@ -100,7 +100,7 @@ SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipient("p
 	},
 	// All follows of a half day are one group, so the subject is 0. The time is the ID of the follow.
 	services.CategoryFollow: {
-		byID: true,
+		timeIsID: true,
 		named: sql.NewStatement("follows that notify", `
 SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedCauses+` CROSS JOIN follows f
 WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.object = 0 AND f.follower <> f.followee`),
@@ -126,39 +126,39 @@ WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }
 
-// heldCauses is the end of a statement that begins with rows c, each with some or all columns of a cause's key. It selects the
+// selectStoredCauses is the end of a statement that begins with rows c, each with some or all columns of a cause's key. It selects the
 // stored causes that match the rows.
-const heldCauses = `
+const selectStoredCauses = `
 SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket, n.standing FROM c CROSS JOIN notification_causes n
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
 
 var (
-	// heldNamed reads stored causes by their whole key, heldOfSubject all stored causes of a subject.
-	heldNamed = sql.NewStatement("causes known", `
+	// storedByKey reads stored causes by their whole key, storedBySubject all stored causes of a subject.
+	storedByKey = sql.NewStatement("causes known", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS named)`+
-		heldCauses+` AND n.actor = c.actor AND n.object = c.object`)
+		selectStoredCauses+` AND n.actor = c.actor AND n.object = c.object`)
 
-	heldOfSubject = sql.NewStatement("all causes known of subjects", `
-WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+heldCauses)
+	storedBySubject = sql.NewStatement("all causes known of subjects", `
+WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+selectStoredCauses)
 )
 
-// held is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
-type held struct {
+// storedCause is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
+type storedCause struct {
 	place    services.PostID
 	bucket   int64
 	standing bool
 }
 
-// support is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
+// supportedCause is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
 // recipient blocks its actor or may not see what the actor published.
-type support struct {
+type supportedCause struct {
 	at     int64
 	hidden bool
 }
 
 // readSupported returns the causes that the facts support now. It runs one statement for each category and form (one actor or every
 // actor) among the causes, and one statement for all host categories.
-func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]support, error) {
+func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]supportedCause, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	var hosts sql.Rows
 	for _, c := range causes {
@@ -171,7 +171,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 			named[c.Category] = append(named[c.Category], []any{c.Recipient, c.Subject, c.Actor, c.Object})
 		}
 	}
-	supported := make(map[Cause]support, len(causes))
+	supported := make(map[Cause]supportedCause, len(causes))
 	// The columns of each statement are the key, then the time, then hidden.
 	read := func(category services.Category, facts causeFacts, st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
@@ -179,10 +179,10 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 		}
 		return tx.Each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			c := Cause{Category: category}
-			var is support
+			var is supportedCause
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
 			// PostID.Moment gives IDs of one millisecond different times, in the order of the IDs.
-			if facts.byID {
+			if facts.timeIsID {
 				is.at = sql.Micros(services.PostID(is.at).Moment())
 			}
 			supported[c] = is
@@ -200,9 +200,9 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 	return supported, readHostSupported(ctx, tx, hosts, supported)
 }
 
-// readKnown returns the stored rows of the causes, standing or not. For a cause of every actor it returns all rows of the
+// readStoredCauses returns the stored rows of the causes, standing or not. For a cause of every actor it returns all rows of the
 // subject, also those whose fact no longer exists.
-func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held, error) {
+func readStoredCauses(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]storedCause, error) {
 	var named, subjects sql.Rows
 	for _, c := range causes {
 		if c.everyActor() {
@@ -211,8 +211,8 @@ func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held,
 			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		}
 	}
-	// known has the same keys as supported: compare looks for each key in the other map.
-	known := make(map[Cause]held, len(causes))
+	// known has the same keys as supported: applyFacts looks for each key in the other map.
+	known := make(map[Cause]storedCause, len(causes))
 	// A statement with an empty list would cost a round trip and find nothing.
 	read := func(st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
@@ -220,14 +220,14 @@ func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held,
 		}
 		return tx.Each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			var c Cause
-			var h held
+			var h storedCause
 			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &h.place, &h.bucket, &h.standing)
 			known[c] = h
 			return err
 		})
 	}
-	if err := read(heldNamed, named); err != nil {
+	if err := read(storedByKey, named); err != nil {
 		return nil, err
 	}
-	return known, read(heldOfSubject, subjects)
+	return known, read(storedBySubject, subjects)
 }

@@ -71,9 +71,9 @@ type counterRow struct {
 	head, seen services.PostID
 	// readTo is the position up to which the user has marked the category read. It also covers causes that happened before it and are
 	// reported later: see Cause.Moment. undoTo is the value that readTo had before the last such act that can be undone.
-	readTo, undoTo services.PostID
-	changed        bool // save raises the version
-	kept           bool // seen, readTo or undoTo changed, and nothing visible: the row is saved. The version stays, as a rise could reveal a hidden cause
+	readTo, undoTo   services.PostID
+	changed          bool // save raises the version
+	changedInvisibly bool // seen, readTo or undoTo changed, and nothing visible: the row is saved. A newer version could reveal a hidden cause
 }
 
 // lockedCounters are the locked counters of a transaction, with their rows as read under the lock. save writes the changed rows.
@@ -133,7 +133,7 @@ func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 		}
 	}
 	for _, key := range b.order {
-		if m := b.rows[key]; m.changed || m.kept {
+		if m := b.rows[key]; m.changed || m.changedInvisibly {
 			// A change that is not visible is written without a newer version.
 			raised := 0
 			if m.changed {

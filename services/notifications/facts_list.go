@@ -23,14 +23,14 @@ const (
 
 // listQuery asks for a page of a user's notifications, the newest first. The list, the explanation and the digest use it, so that they agree.
 type listQuery struct {
-	user       services.UserID
-	categories []services.Category
-	only       filter
-	before     Position // only entries after this position; the zero position means from the top
-	limit      int      // 0: no entry, only the generation
-	each       bool     // limit applies to each category, not to all together
-	bare       bool     // without the actors; may contain a group whose last cause was undone meanwhile
-	expiry     Expiry
+	user             services.UserID
+	categories       []services.Category
+	only             filter
+	before           Position // only entries after this position; the zero position means from the top
+	limit            int      // 0: no entry, only the generation
+	limitPerCategory bool     // limit applies to each category, not to all together
+	bare             bool     // without the actors; may contain a group whose last cause was undone meanwhile
+	expiry           Expiry
 }
 
 // Page is a page of a list, with the generation that was read before the page.
@@ -112,8 +112,8 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 	AND g.subject = n.subject AND g.bucket = n.bucket AND g.newest > 0`)
 )
 
-// listed is a group as a list query returns it, before its actors are known. seen is the seen position of its category.
-type listed struct {
+// listedGroup is a group as a list query returns it, before its actors are known. seen is the seen position of its category.
+type listedGroup struct {
 	group
 	first, newest, readTo, seen services.PostID
 	at                          int64 // microseconds
@@ -121,16 +121,16 @@ type listed struct {
 }
 
 // scanListed reads a row of a list; first receives the columns before the group.
-func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
+func scanListed(scan func(...any) error, first ...any) (l listedGroup, err error) {
 	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.first, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
 	l.first = cmp.Or(l.first, l.newest) // first is 0 in a row of an earlier release that has not changed since
 	return l, err
 }
 
-// ranges are the categories of the query as rows: each with its rank among groups of one time, the oldest bucket that counts, and
+// categoryRows are the categories of the query as rows: each with its rank among groups of one time, the oldest bucket that counts, and
 // the subject below which the page continues among groups that have the time of q.before. The rank is computed here, because the
 // database's collation may order names otherwise.
-func (q listQuery) ranges(today int64) sql.Rows {
+func (q listQuery) categoryRows(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
 	for i, category := range slices.Sorted(slices.Values(q.categories)) {
 		// Groups of one time are listed by the category's rank, and then by the subject. 0 is below every subject: in a category
@@ -168,14 +168,14 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		before = sql.Micros(q.before.At)
 	}
 	most := q.limit
-	if q.each {
+	if q.limitPerCategory {
 		most *= len(q.categories)
 	}
-	var groups []listed
+	var groups []listedGroup
 	// of has the number of groups that were read in each category.
 	of := map[services.Category]int{}
 	// The statement reads one group more of each category than is returned, only to show that more follow.
-	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
+	err = db.Each(ctx, listBy[q.only], []any{q.user, q.categoryRows(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
 		if of[l.category]++; of[l.category] > q.limit || len(groups) == most {
 			page.More = true
@@ -216,7 +216,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 // this user's list or if no cause of its group counts. Several positions of one notification have the same value.
 func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, hosts *services.HostCategories, expiry Expiry) (map[services.PostID]Notification, error) {
 	asked := map[services.PostID][]services.PostID{} // the positions, by the first position of their group
-	var groups []listed
+	var groups []listedGroup
 	err := db.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
 		var place services.PostID
 		l, err := scanListed(scan, &place)
@@ -235,7 +235,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	if err != nil {
 		return nil, err
 	}
-	described, err := describe(ctx, db, user, groups, expiry.with(hosts))
+	described, err := describe(ctx, db, user, groups, expiry.withHosts(hosts))
 	found := make(map[services.PostID]Notification, len(places))
 	for _, n := range described {
 		for _, place := range asked[n.First] {
@@ -246,8 +246,8 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 }
 
 // bare returns groups as notifications without their actors. It decides whether a group is unseen, and whether it is Older, in the
-// same way as countUnseen and unexpired, so that list and count agree.
-func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
+// same way as countUnseen and splitByExpiry, so that list and count agree.
+func bare(db *sql.DB, groups []listedGroup, expiry Expiry) []Notification {
 	list, today := make([]Notification, len(groups)), services.DayOf(db.Now())
 	for i, g := range groups {
 		unseen := g.newest > g.seen && g.newest > g.readTo
@@ -263,7 +263,7 @@ func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 // describe adds the actors of each group, and the contents of host notifications. A group whose last cause was undone meanwhile is
 // omitted. It takes at most two statements for any number of groups, and one or two more if there are host
 // notifications.
-func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
+func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listedGroup, expiry Expiry) ([]Notification, error) {
 	if len(groups) == 0 {
 		return nil, nil
 	}

@@ -34,14 +34,14 @@ var panelCategories = append(slices.Clone(services.Categories), hostOrders, host
 // panel is the state machine: the store, its model, and the causes and marks in flight.
 type panel struct {
 	*bundle
-	m       *panelModel
-	t       *rapid.T
-	ids     services.PostID   // the last ID that was given out
-	posts   []services.PostID // by the recipient
-	late    []Cause           // causes that have a job; it may run late, and again
-	moments *services.IDClock // makes the moments of causes of a past time
-	devices [2]device
-	expiry  Expiry
+	m            *panelModel
+	t            *rapid.T
+	ids          services.PostID   // the last ID that was given out
+	posts        []services.PostID // by the recipient
+	queuedCauses []Cause           // causes that have a job; it may run late, and again
+	moments      *services.IDClock // makes the moments of causes of a past time
+	devices      [2]device
+	expiry       Expiry
 }
 
 // nextID returns a new ID of the present time.
@@ -69,7 +69,7 @@ func (p *panel) like() {
 			p.m.likes[c] = p.Clock.Now()
 		}
 	}
-	p.late = append(p.late, c)
+	p.queuedCauses = append(p.queuedCauses, c)
 }
 
 // follow makes a user follow the recipient, or end the follow.
@@ -90,7 +90,7 @@ func (p *panel) follow() {
 	} else {
 		p.m.follows[c.Actor] = since.Moment()
 	}
-	p.late = append(p.late, c)
+	p.queuedCauses = append(p.queuedCauses, c)
 }
 
 // delete deletes a post.
@@ -99,14 +99,14 @@ func (p *panel) delete() {
 		a := p.someAnswer()
 		p.remove(a.id)
 		a.deleted = true
-		p.late = append(p.late, p.causesOf(a)...)
+		p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 		return
 	}
 	post := p.somePost()
 	p.remove(post)
 	p.m.deleted[post] = true
 	for _, category := range []services.Category{services.CategoryLike, services.CategoryComment} {
-		p.late = append(p.late, Cause{Recipient: p.m.me, Category: category, Subject: post})
+		p.queuedCauses = append(p.queuedCauses, Cause{Recipient: p.m.me, Category: category, Subject: post})
 	}
 }
 
@@ -123,8 +123,8 @@ func (p *panel) tell() {
 		_, err := tx.Run(p.Ctx, insertHostNotification, id, string(c.Category), c.Subject, told.GroupKey, c.Actor, "", 0, told.Title, "", tx.Now, 1)
 		return err
 	})
-	p.m.told[c] = &telling{at: p.Clock.Now(), content: HostContent{ID: id, Title: told.Title, GroupKey: told.GroupKey}}
-	p.late = append(p.late, c)
+	p.m.told[c] = &hostNotificationModel{at: p.Clock.Now(), content: HostContent{ID: id, Title: told.Title, GroupKey: told.GroupKey}}
+	p.queuedCauses = append(p.queuedCauses, c)
 }
 
 // withdraw makes the host application withdraw a notification.
@@ -138,7 +138,7 @@ func (p *panel) withdraw() {
 		return err
 	})
 	p.m.told[c].withdrawn = true
-	p.late = append(p.late, c)
+	p.queuedCauses = append(p.queuedCauses, c)
 }
 
 // deliver applies causes to the store and to the model, and compares the states.
@@ -149,8 +149,8 @@ func (p *panel) deliver(causes ...Cause) {
 	}
 }
 
-// look loads the list onto a device.
-func (p *panel) look(d *device) {
+// loadList loads the list onto a device.
+func (p *panel) loadList(d *device) {
 	d.gen, d.places, d.reach = p.m.gen, nil, 0
 	for _, n := range p.walk(everything) {
 		d.places = append(d.places, n.Place)
@@ -166,7 +166,7 @@ func (p *panel) look(d *device) {
 func (p *panel) sendMark() {
 	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
 	if rapid.Bool().Draw(p.t, "looks first") {
-		p.look(shown)
+		p.loadList(shown)
 	}
 	d, gen := *shown, shown.gen
 	if rapid.Bool().Draw(p.t, "without a token") {
@@ -215,9 +215,9 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 		case verb == 0:
 			_, err = raiseSeen(ctx, tx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = markRead(ctx, tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen, All: panelCategories})
+			_, err = markRead(ctx, tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen, AllCategories: panelCategories})
 		case verb == 2:
-			_, err = markRead(ctx, tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen, All: panelCategories})
+			_, err = markRead(ctx, tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen, AllCategories: panelCategories})
 		case verb == 3:
 			_, _, err = markAllRead(ctx, tx, me, panelCategories, upTo, gen)
 		case verb == 4:
@@ -254,8 +254,8 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 	}
 }
 
-// agree compares the list and the count with the model and with each other.
-func (p *panel) agree() {
+// checkAgainstModel compares the list and the count with the model and with each other.
+func (p *panel) checkAgainstModel() {
 	p.t.Helper()
 	now := p.Clock.Now()
 	all := p.m.list(now, p.expiry)
@@ -269,7 +269,7 @@ func (p *panel) agree() {
 	}
 	for _, state := range sqltest.Must(statesOfUser(p.Ctx, p.DB, p.m.me))(p.t) {
 		sqltest.Equal(p.t, state, p.m.state(now, state.Category))
-		value, _ := p.expiry.unexpired(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
+		value, _ := p.expiry.splitByExpiry(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
 		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: []services.Category{state.Category},
 			only: onlyUnseen, limit: 1000, expiry: p.expiry}))(p.t)
 		if value != len(page.Notifications) || page.Gen != p.m.gen {
@@ -296,7 +296,7 @@ func (p *panel) walk(only filter) []Notification {
 // order, lets days pass, and has two devices mark lists that they loaded earlier. After every step the count equals the list. In the end,
 // when every job has run, the notifications agree with the facts.
 func TestNotificationsAgainstModel(t *testing.T) {
-	histories.Fewer(t, 4)
+	histories.Reduce(t, 4)
 	eachBundle(t, func(b *bundle) {
 		history := services.UserID(0)
 		rapid.Check(b.T, func(t *rapid.T) {
@@ -324,7 +324,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				case step == 9:
 					b.Clock.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
 				case step == 10:
-					p.look(&p.devices[rapid.IntRange(0, 1).Draw(t, "device")])
+					p.loadList(&p.devices[rapid.IntRange(0, 1).Draw(t, "device")])
 				case step <= 14:
 					p.sendMark()
 				case step <= 16:
@@ -336,25 +336,25 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				case step <= 21:
 					p.pastLike()
 				default:
-					if len(p.late) > 0 {
-						late := slices.Clone(p.late)
+					if len(p.queuedCauses) > 0 {
+						late := slices.Clone(p.queuedCauses)
 						if rapid.Bool().Draw(t, "the last first") {
 							slices.Reverse(late)
 						}
 						p.deliver(rapid.SliceOfN(rapid.SampledFrom(late), 1, 3).Draw(t, "delivered")...)
 					}
 				}
-				p.agree()
+				p.checkAgainstModel()
 			}
-			if len(p.late) > 0 {
-				p.deliver(rapid.Permutation(p.late).Draw(t, "in the end")...)
+			if len(p.queuedCauses) > 0 {
+				p.deliver(rapid.Permutation(p.queuedCauses).Draw(t, "in the end")...)
 			}
 			for c := range p.m.facts() {
 				if k := p.m.known[c]; k == nil || !k.counts {
 					t.Fatalf("the fact %v is known as %+v", c, k)
 				}
 			}
-			p.agree()
+			p.checkAgainstModel()
 		})
 	})
 }

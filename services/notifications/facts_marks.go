@@ -23,8 +23,8 @@ type readMark struct {
 	UpTo       services.PostID     // 0: everything
 	// Gen is the generation in which the reader saw the notifications: a notification that was marked unread in a later generation
 	// stays unread. services.AnyGen is the current one.
-	Gen uint64
-	All []services.Category // every category
+	Gen           uint64
+	AllCategories []services.Category // every category
 }
 
 // ofGroup joins the rows c to the groups of the user $1.
@@ -87,9 +87,9 @@ func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories [
 	return b, b.heads[user], nil
 }
 
-// change runs a statement that returns the categories of the rows that it changed, and records that their versions must
+// runChange runs a statement that returns the categories of the rows that it changed, and records that their versions must
 // rise.
-func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
+func (b *lockedCounters) runChange(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
 	err = b.tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		key := counter{recipient: user}
 		if err := scan(&key.category); err != nil {
@@ -104,12 +104,12 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 	return changed, err
 }
 
-// checkPlace returns the position up to which a mark reaches; for upTo 0 it is head.end. The error is INVALID for a position
+// checkPlace returns the position up to which a mark reaches; for upTo 0 it is head.reachOfMark. The error is INVALID for a position
 // beyond the newest, since such a mark would hide future notifications, and NOT_FOUND for a position that is not in this user's
 // list. Any position up to the newest deleted one may have been in the list, so it is accepted without a check.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
-		return h.end(tx, user), nil
+		return h.reachOfMark(tx, user), nil
 	}
 	text := services.UpToText(upTo)
 	newest, gone, err := newestShown(ctx, tx, user)
@@ -141,8 +141,8 @@ func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest,
 	return max(newest, gone), gone, err
 }
 
-// placed is the group that contains a position. first is its ID.
-type placed struct {
+// placedGroup is the group that contains a position. first is its ID.
+type placedGroup struct {
 	group
 	first services.PostID
 	// newest is 0 if none of the group's causes stands: the group is not shown.
@@ -150,10 +150,10 @@ type placed struct {
 }
 
 // readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
-func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
-	found := make(map[services.PostID]placed, len(places))
+func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.PostID) (map[services.PostID]placedGroup, error) {
+	found := make(map[services.PostID]placedGroup, len(places))
 	err := r.Each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
-		p := placed{group: group{counter: counter{recipient: user}}}
+		p := placedGroup{group: group{counter: counter{recipient: user}}}
 		var place services.PostID
 		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.first, &p.newest)
 		p.first = cmp.Or(p.first, p.newest)
@@ -190,13 +190,13 @@ func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories
 // counts, seen or not. Causes that joined it after the given position stay unread. If a named notification is not in this user's
 // list, the error is NOT_FOUND and nothing is marked.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMark) ([]State, error) {
-	b, h, err := lockAll(ctx, tx, user, read.All)
+	b, h, err := lockAll(ctx, tx, user, read.AllCategories)
 	if err != nil {
 		return nil, err
 	}
 	// This is a mark of categories, which cannot be undone.
 	if len(read.IDs)+len(read.Shown) == 0 {
-		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
+		if _, err := b.markCategoriesRead(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
 		if h.undoAt != 0 { // an undo would make groups unread that became read by this mark
@@ -204,27 +204,27 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 		}
 		return b.save(ctx)
 	}
-	list, err := b.named(ctx, user, h, read)
+	list, err := b.readNamedGroups(ctx, user, h, read)
 	if err != nil {
 		return nil, err
 	}
 	// The statement leaves out groups that were read further already, so a repeated mark raises no version.
-	if _, err := b.change(ctx, user, markGroupsRead, user, list, int64(read.Gen)); err != nil {
+	if _, err := b.runChange(ctx, user, markGroupsRead, user, list, int64(read.Gen)); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)
 }
 
-// named are the groups that a mark names, each with the position up to which it is read: the greatest position, if a mark names
+// readNamedGroups reads the groups that a mark names, each with the position up to which it is read: the greatest position, if a mark names
 // one group twice.
-func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
+func (b *lockedCounters) readNamedGroups(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
 	places, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.Shown))
 	if err != nil {
 		return nil, err
 	}
 	reach := map[group]services.PostID{}
 	var groups []group // in the same order on every run, since the function may run again
-	add := func(p placed, upTo services.PostID) {
+	add := func(p placedGroup, upTo services.PostID) {
 		if reach[p.group] == 0 {
 			groups = append(groups, p.group)
 		}
@@ -235,10 +235,10 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 		// An ID is the first position of its group; the other positions are no IDs. A category without an entry in b.rows is being
 		// removed.
 		if !found || p.first != id || b.rows[p.counter] == nil {
-			return nil, notYours("ids", id)
+			return nil, notInListError("ids", id)
 		}
 		// The whole notification is read, including the causes that joined it after it was shown.
-		add(p, h.end(b.tx, user))
+		add(p, h.reachOfMark(b.tx, user))
 	}
 	for _, place := range read.Shown {
 		p, found := places[place]
@@ -254,14 +254,14 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	return list, nil
 }
 
-// notYours is the error for an ID that is not in the user's list. It is the same for another user's ID and for an unused one.
-func notYours(field string, id services.PostID) error {
+// notInListError is the error for an ID that is not in the user's list. It is the same for another user's ID and for an unused one.
+func notInListError(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
-// readAll marks all of some categories read. undo is the number of a mark that can be undone, else 0. It returns the number of
+// markCategoriesRead marks all of some categories read. undo is the number of a mark that can be undone, else 0. It returns the number of
 // changed groups.
-func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
+func (b *lockedCounters) markCategoriesRead(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
 	upTo, err := checkPlace(ctx, b.tx, user, h, read.UpTo)
 	if err != nil {
 		return 0, err
@@ -272,7 +272,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 		categories[i] = string(category)
 	}
 	// The groups that are shown come first: whether any of them changed decides whether there is something to undo.
-	if changed, err = b.change(ctx, user, markUnreadRead, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
+	if changed, err = b.runChange(ctx, user, markUnreadRead, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
 	// A mark that changed nothing cannot be undone, unless causes that it covers are reported later.
@@ -282,10 +282,10 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	for _, category := range read.Categories {
 		m := b.rows[counter{user, category}]
 		if undo != 0 && m.undoTo != m.readTo {
-			m.undoTo, m.kept = m.readTo, true
+			m.undoTo, m.changedInvisibly = m.readTo, true
 		}
 		if upTo > m.readTo {
-			m.readTo, m.kept = upTo, true
+			m.readTo, m.changedInvisibly = upTo, true
 		}
 	}
 	// Undone and hidden causes are marked too, so that they are read if they are shown again. No version rises: nothing
@@ -302,7 +302,7 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 		return nil, time.Time{}, err
 	}
 	// The mark gets the next number, which is stored only if something changed.
-	changed, err := b.readAll(ctx, user, h, readMark{Categories: all, UpTo: upTo, Gen: gen}, h.undo+1)
+	changed, err := b.markCategoriesRead(ctx, user, h, readMark{Categories: all, UpTo: upTo, Gen: gen}, h.undo+1)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -354,9 +354,9 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
 	// Causes of the mark's time that are reported later are unread too.
 	for _, m := range b.rows {
-		m.readTo, m.kept = m.undoTo, true
+		m.readTo, m.changedInvisibly = m.undoTo, true
 	}
-	if _, err := b.change(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {
+	if _, err := b.runChange(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)
@@ -376,12 +376,12 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 	}
 	p, found := places[id]
 	if !found || p.first != id || p.newest == 0 || b.rows[p.counter] == nil {
-		return nil, notYours("id", id)
+		return nil, notInListError("id", id)
 	}
 	// The mark begins a new generation, as an undo does: a mark of an older list must not mark the notification read.
 	h.gen, h.changed = h.gen+1, true
 	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}
-	if _, err := b.change(ctx, user, markGroupUnread, user, list, int64(h.gen)); err != nil {
+	if _, err := b.runChange(ctx, user, markGroupUnread, user, list, int64(h.gen)); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)

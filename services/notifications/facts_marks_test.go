@@ -22,8 +22,8 @@ func (b *bundle) listed(only filter, categories ...services.Category) []Notifica
 	return page.Notifications
 }
 
-// wants checks how many notifications of user 1 are unseen and unread.
-func (b *bundle) wants(when string, unseen, unread int) {
+// wantUnseenAndUnread checks how many notifications of user 1 are unseen and unread.
+func (b *bundle) wantUnseenAndUnread(when string, unseen, unread int) {
 	b.T.Helper()
 	if got := len(b.listed(onlyUnseen)); got != unseen {
 		b.T.Errorf("%s: %d unseen, want %d", when, got, unseen)
@@ -41,7 +41,7 @@ func (b *bundle) runMark(mark func(tx *sql.Tx) error) error {
 
 // markRead marks notifications of user 1 read.
 func (b *bundle) markRead(read readMark) error {
-	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAll(read)); return err })
+	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAllCategories(read)); return err })
 }
 
 // markAllRead marks all notifications of user 1 read; until is when the mark can no longer be undone.
@@ -100,12 +100,12 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
 		sqltest.Equal(b.T, b.markRead(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
-		b.wants("read", 0, 0)
+		b.wantUnseenAndUnread("read", 0, 0)
 		b.publishAnswer(at+20, 5, 3) // a user who commented before comments again
-		b.wants("a further comment of the same person", 1, 1)
+		b.wantUnseenAndUnread("a further comment of the same person", 1, 1)
 		b.remove(at + 20)
 		b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
-		b.wants("deleted", 0, 0)
+		b.wantUnseenAndUnread("deleted", 0, 0)
 	})
 }
 
@@ -130,7 +130,7 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 		at := services.PostIDAt(b.Clock.Now())
 		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at})
 		b.apply(follow)
-		b.wants("followed", 1, 1)
+		b.wantUnseenAndUnread("followed", 1, 1)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
@@ -140,7 +140,7 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 		sqltest.Equal(b.T, len(b.listed(everything)), 0)
 		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at + 9})
 		b.apply(follow)
-		b.wants("followed again", 0, 1)
+		b.wantUnseenAndUnread("followed again", 0, 1)
 	})
 }
 
@@ -151,19 +151,19 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 		b.likeThree()
 		b.Clock.Advance(time.Second)
 		b.publishAnswer(services.PostIDAt(b.Clock.Now()), 0, 2, 1)
-		b.wants("three likes and a mention", 4, 4)
+		b.wantUnseenAndUnread("three likes and a mention", 4, 4)
 		mention := b.listed(everything)[0]
 		mentions := []services.Category{services.CategoryMention}
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := raiseSeen(b.Ctx, tx, 1, mentions, mention.Place)
 			return err
 		})
-		b.wants("the mentions seen", 3, 4)
+		b.wantUnseenAndUnread("the mentions seen", 3, 4)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, mention.Place)
 			return err
 		})
-		b.wants("all seen up to the mention", 0, 4)
+		b.wantUnseenAndUnread("all seen up to the mention", 0, 4)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %s", what, refused.err, refused.code)
 			}
 		}
-		b.wants("after what was refused", 3, 3)
+		b.wantUnseenAndUnread("after what was refused", 3, 3)
 		sqltest.Equal(b.T, len(sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil, nil))(b.T)), 0)
 	})
 }
@@ -207,25 +207,25 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
 		joined := b.apply(cause(5, 3))[0].Head
-		sqltest.Equal(b.T, b.markRead(withAll(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})), nil)
-		b.wants("an older id was read", 1, 1)
+		sqltest.Equal(b.T, b.markRead(withAllCategories(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})), nil)
+		b.wantUnseenAndUnread("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.apply(cause(5, 3))
-		b.wants("who joined is gone", 0, 0)
+		b.wantUnseenAndUnread("who joined is gone", 0, 0)
 		b.like(5, 3)
 		b.apply(cause(5, 3))
 		sqltest.Equal(b.T, b.markRead(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
-		b.wants("all of it read", 0, 0)
+		b.wantUnseenAndUnread("all of it read", 0, 0)
 		found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil, nil))(b.T)
 		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
 			t.Errorf("by its two positions it is %+v", found)
 		}
 		b.like(5, 4)
 		b.apply(cause(5, 4))
-		b.wants("another joined", 1, 1)
-		sqltest.Coded(b.T, b.markRead(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
+		b.wantUnseenAndUnread("another joined", 1, 1)
+		sqltest.WantCode(b.T, b.markRead(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
 		sqltest.Equal(b.T, b.markRead(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
-		b.wants("by its id all of it is read", 0, 0)
+		b.wantUnseenAndUnread("by its id all of it is read", 0, 0)
 	})
 }
 
@@ -238,11 +238,11 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 		}
 		for i, mark := range []func(tx *sql.Tx, shown services.PostID) error{
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx, 1, withAll(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}))
+				_, err := markRead(b.Ctx, tx, 1, withAllCategories(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}))
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx, 1, withAll(upTo(shown)))
+				_, err := markRead(b.Ctx, tx, 1, withAllCategories(upTo(shown)))
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
@@ -282,25 +282,25 @@ func TestUnreadOpensAGeneration(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.likeThree()
 		sqltest.Equal(b.T, b.markRead(readMark{Shown: places, Gen: services.AnyGen}), nil)
-		b.wants("read", 0, 0)
+		b.wantUnseenAndUnread("read", 0, 0)
 		sqltest.Equal(b.T, b.markUnread(places[1]), nil)
-		b.wants("one unread again, never seen", 1, 1)
+		b.wantUnseenAndUnread("one unread again, never seen", 1, 1)
 		old := readMark{Shown: places, Gen: 0}
 		sqltest.Equal(b.T, b.markRead(old), nil)
-		b.wants("a late mark by ids", 1, 1)
+		b.wantUnseenAndUnread("a late mark by ids", 1, 1)
 		sqltest.Equal(b.T, b.markRead(readMark{Categories: services.Categories, Gen: 0}), nil)
 		b.markAllRead(0)
-		b.wants("late marks of everything", 1, 1)
+		b.wantUnseenAndUnread("late marks of everything", 1, 1)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
 		})
-		b.wants("seen", 0, 1)
+		b.wantUnseenAndUnread("seen", 0, 1)
 		sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-		b.wants("another unread again, which was seen", 0, 2)
+		b.wantUnseenAndUnread("another unread again, which was seen", 0, 2)
 		old.Gen = 2
 		sqltest.Equal(b.T, b.markRead(old), nil)
-		b.wants("a mark of now", 0, 0)
+		b.wantUnseenAndUnread("a mark of now", 0, 0)
 	})
 }
 
@@ -310,7 +310,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 		sqltest.Equal(b.T, b.markRead(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
 		until := b.markAllRead(services.AnyGen)
 		sqltest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
-		b.wants("all read", 0, 0)
+		b.wantUnseenAndUnread("all read", 0, 0)
 		b.Clock.Advance(10 * time.Second)
 		sqltest.Equal(b.T, b.markAllRead(services.AnyGen), until) // a second tap changes nothing
 		sqltest.Equal(b.T, b.markRead(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
@@ -318,18 +318,18 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 		b.apply(cause(7, 3))
 		b.Clock.Advance(20 * time.Second)
 		sqltest.Equal(b.T, b.undoAllRead(), nil)
-		b.wants("undone at the last moment, but for what was read by itself", 1, 1)
-		sqltest.Coded(b.T, b.undoAllRead(), services.Conflict) // an undo works once
+		b.wantUnseenAndUnread("undone at the last moment, but for what was read by itself", 1, 1)
+		sqltest.WantCode(b.T, b.undoAllRead(), services.Conflict) // an undo works once
 		sqltest.Equal(b.T, b.markRead(readMark{Categories: services.Categories, Gen: 0}), nil)
-		b.wants("a late repetition of what was undone", 1, 1)
+		b.wantUnseenAndUnread("a late repetition of what was undone", 1, 1)
 		b.markAllRead(services.AnyGen)
 		b.Clock.Advance(30*time.Second + time.Microsecond)
 		err := b.undoAllRead()
-		sqltest.Coded(b.T, err, services.Conflict)
+		sqltest.WantCode(b.T, err, services.Conflict)
 		if !strings.Contains(err.Error(), "30 s") {
 			t.Errorf("it does not name the limit: %v", err)
 		}
-		b.wants("too late", 0, 0)
+		b.wantUnseenAndUnread("too late", 0, 0)
 	})
 }
 
@@ -345,9 +345,9 @@ func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
 		b.apply(cause(7, 3))
 		b.Clock.Advance(time.Second)
 		sqltest.Equal(b.T, b.markAllRead(services.AnyGen), until)
-		b.wants("all read", 0, 0)
+		b.wantUnseenAndUnread("all read", 0, 0)
 		sqltest.Equal(b.T, b.undoAllRead(), nil)
-		b.wants("undone", 3, 3)
+		b.wantUnseenAndUnread("undone", 3, 3)
 	})
 }
 
@@ -357,14 +357,14 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 		places := b.likeThree()
 		b.unlike(7, 2)
 		b.apply(cause(7, 2))
-		b.wants("two left", 2, 2)
-		sqltest.Coded(b.T, b.markUnread(places[2]), services.NotFound)
+		b.wantUnseenAndUnread("two left", 2, 2)
+		sqltest.WantCode(b.T, b.markUnread(places[2]), services.NotFound)
 		b.markAllRead(services.AnyGen)
 		b.like(7, 2)
 		b.apply(cause(7, 2))
-		b.wants("the third again", 0, 0)
+		b.wantUnseenAndUnread("the third again", 0, 0)
 		sqltest.Equal(b.T, b.undoAllRead(), nil)
-		b.wants("undone", 3, 3)
+		b.wantUnseenAndUnread("undone", 3, 3)
 	})
 }
 
@@ -374,13 +374,13 @@ func TestAnotherMarkEndsTheUndo(t *testing.T) {
 		b.likeThree()
 		b.markAllRead(services.AnyGen)
 		sqltest.Equal(b.T, b.markRead(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
-		sqltest.Coded(b.T, b.undoAllRead(), services.Conflict)
-		b.wants("all read", 0, 0)
+		sqltest.WantCode(b.T, b.undoAllRead(), services.Conflict)
+		b.wantUnseenAndUnread("all read", 0, 0)
 	})
 }
 
-// withAll sets All to services.Categories, as on a node without host categories.
-func withAll(read readMark) readMark {
-	read.All = services.Categories
+// withAllCategories sets AllCategories to services.Categories, as on a node without host categories.
+func withAllCategories(read readMark) readMark {
+	read.AllCategories = services.Categories
 	return read
 }

@@ -18,8 +18,8 @@ type answer struct {
 	deleted    bool
 }
 
-// telling is the model of a host notification.
-type telling struct {
+// hostNotificationModel is the model of a host notification.
+type hostNotificationModel struct {
 	at        time.Time
 	withdrawn bool
 	content   HostContent
@@ -40,8 +40,8 @@ type readState struct {
 	first     services.PostID // the group's ID: its least position when it came into being
 }
 
-// applied is the model of a stored cause.
-type applied struct {
+// storedCauseModel is the model of a stored cause.
+type storedCauseModel struct {
 	place  services.PostID
 	at     time.Time
 	counts bool // its fact exists, so it counts
@@ -54,11 +54,11 @@ type panelModel struct {
 	likes   map[Cause]time.Time
 	follows map[services.UserID]time.Time
 	answers map[services.PostID]*answer
-	told    map[Cause]*telling
+	told    map[Cause]*hostNotificationModel
 	deleted map[services.PostID]bool // of my posts
 
 	// known has the stored causes, and read has the stored groups.
-	known    map[Cause]*applied
+	known    map[Cause]*storedCauseModel
 	read     map[groupKey]*readState
 	head     services.PostID // the newest position of any cause
 	gen      uint64          // the generation of marks
@@ -74,7 +74,7 @@ type panelModel struct {
 func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
 		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
-		answers: map[services.PostID]*answer{}, told: map[Cause]*telling{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
+		answers: map[services.PostID]*answer{}, told: map[Cause]*hostNotificationModel{}, deleted: map[services.PostID]bool{}, known: map[Cause]*storedCauseModel{},
 		read: map[groupKey]*readState{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 		readTo: map[services.Category]services.PostID{}, undoTo: map[services.Category]services.PostID{},
@@ -180,7 +180,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		}
 		m.head = max(m.head, place)
 		place = m.carry(c, place, causes)
-		m.known[c] = &applied{place: place, at: at[c], counts: stands, past: moments[c] != 0}
+		m.known[c] = &storedCauseModel{place: place, at: at[c], counts: stands, past: moments[c] != 0}
 		if stands {
 			m.heads[c.Category], changed[c.Category] = max(m.heads[c.Category], place), true
 		}

@@ -129,11 +129,11 @@ func splitMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	return slices.Compact(causes), moments
 }
 
-// ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been
+// endedCauses are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been
 // applied when they happened: a cause that begins again gets the time and the position of its first beginning. Otherwise the
 // result would depend on whether the job ran between the beginning and the end. Comments are left out: the job of a publication
 // names a comment even if the post only ever counted as a mention.
-func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []newCause) {
+func endedCauses(supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.PostID) (causes []newCause) {
 	for c, moment := range moments {
 		_, holds := supported[c]
 		_, had := known[c]
@@ -150,9 +150,9 @@ func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]
 	return causes
 }
 
-// end is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
+// reachOfMark is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
 // that time.
-func (h *head) end(tx *sql.Tx, user services.UserID) services.PostID {
+func (h *head) reachOfMark(tx *sql.Tx, user services.UserID) services.PostID {
 	if tx.Dated() == 0 {
 		return h.place
 	}

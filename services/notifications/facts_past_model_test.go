@@ -25,7 +25,7 @@ func (p *panel) pastLike() {
 	})
 	p.m.likes[c] = moment.Moment()
 	c.Moment = moment
-	if p.late = append(p.late, c); rapid.Bool().Draw(p.t, "at once") {
+	if p.queuedCauses = append(p.queuedCauses, c); rapid.Bool().Draw(p.t, "at once") {
 		p.deliver(c)
 	}
 }

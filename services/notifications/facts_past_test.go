@@ -15,7 +15,7 @@ import (
 // not the time of the post.
 func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		post := n.Posts(users[1], 1)[0]
 		n.Clock.Advance(time.Hour)
 		edited := services.NewIDClock(n.Clock, 1).NextAt(n.Clock.Now())
@@ -43,7 +43,7 @@ func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 // free positions behind them.
 func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		list := n.Posts(users[0], 3)
 		at := n.Clock.Now().Truncate(time.Millisecond)
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -92,7 +92,7 @@ func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
 		dated := cause(6, 2)
 		dated.Moment = services.NewIDClock(b.Clock, 1).NextAt(b.Clock.Now())
 		b.apply(cause(5, 2), dated)
-		b.wants("both are there", 2, 2)
+		b.wantUnseenAndUnread("both are there", 2, 2)
 	})
 }
 
@@ -114,11 +114,11 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 		"read in part since": {func(b *bundle, places []services.PostID) {
 			b.markAllRead(services.AnyGen)
 			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-			sqltest.Equal(b.T, b.markRead(withAll(readMark{Shown: places[:1], Gen: services.AnyGen})), nil)
+			sqltest.Equal(b.T, b.markRead(withAllCategories(readMark{Shown: places[:1], Gen: services.AnyGen})), nil)
 		}, 1},
 		"read before everything": {func(b *bundle, places []services.PostID) {
 			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-			sqltest.Equal(b.T, b.markRead(withAll(readMark{Shown: places, Gen: services.AnyGen})), nil)
+			sqltest.Equal(b.T, b.markRead(withAllCategories(readMark{Shown: places, Gen: services.AnyGen})), nil)
 			b.markAllRead(services.AnyGen)
 		}, 0},
 	} {
@@ -144,12 +144,12 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 				b.Clock.Advance(time.Second)
 				b.see(liked(6, 2))
 				c.marks(b, places)
-				b.wants("before", 0, c.unread)
+				b.wantUnseenAndUnread("before", 0, c.unread)
 				before := b.apply(cause(6, 2)) // it changes nothing
 				sqltest.Equal(b.T, b.apply(hidden), before)
-				b.wants("a late cause that is hidden", 0, c.unread)
+				b.wantUnseenAndUnread("a late cause that is hidden", 0, c.unread)
 				b.apply(shown)
-				b.wants("a late cause that is shown", 0, c.unread)
+				b.wantUnseenAndUnread("a late cause that is shown", 0, c.unread)
 			})
 		})
 	}

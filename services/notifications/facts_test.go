@@ -210,7 +210,7 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 			_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, place+3)
 			return err
 		})
-		sqltest.Coded(b.T, err, services.Invalid)
+		sqltest.WantCode(b.T, err, services.Invalid)
 		sqltest.Equal(b.T, b.see(0), b.stateOfToday(6, place+2, place+2, 0))
 		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []State(nil))
 	})

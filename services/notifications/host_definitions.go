@@ -118,7 +118,7 @@ func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command,
 	if err := checkDefinition(category); err != nil {
 		return nil, err
 	}
-	return s.redefine("defineCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	return s.newDefinitionCommand("defineCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		made, changed, err := define(ctx, tx, category)
 		ids := []string{string(category.Name)}
 		if !made {
@@ -141,7 +141,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	if err := services.CheckHostCategory("name", name); err != nil {
 		return nil, err
 	}
-	return s.redefine("removeCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	return s.newDefinitionCommand("removeCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		// A concurrent definition waits, and then finds that the category is being removed.
 		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
 			return nil, err
@@ -166,9 +166,9 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	}), nil
 }
 
-// redefine makes a command that changes definitions. This node sees the change before it answers; the other nodes read the
+// newDefinitionCommand makes a command that changes definitions. This node sees the change before it answers; the other nodes read the
 // changelog.
-func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
+func (s *Service) newDefinitionCommand(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
 

@@ -83,13 +83,13 @@ SELECT recipient, category, subject, actor FROM notification_causes WHERE object
 
 // readHostSupported adds to supported the causes in host categories that the facts support. Their fact is the row of the host
 // notification, and not a like or a post.
-func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, supported map[Cause]support) error {
+func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, supported map[Cause]supportedCause) error {
 	if len(causes) == 0 {
 		return nil
 	}
 	return tx.Each(ctx, hostSupported, []any{causes}, func(scan func(...any) error) error {
 		var c Cause
-		var is support
+		var is supportedCause
 		err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
 		supported[c] = is
 		return err

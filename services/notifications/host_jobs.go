@@ -35,7 +35,7 @@ type hostChunk struct {
 func (s *Service) hostKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobHost, Class: jobs.Bulk, Each: s.notifyChunk, Changes: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
-		{Name: jobWithdraw, Class: jobs.Bulk, Each: jobs.OfPost(s.withdraw), Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobWithdraw, Class: jobs.Bulk, Each: jobs.PostWork(s.withdraw), Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 		{Name: jobPurge, Class: jobs.Bulk, Each: s.purge, Changes: jobs.NoCounts()},
 	}
 }
@@ -53,11 +53,13 @@ func hostJobs(id services.PostID, users []services.UserID, moment services.PostI
 	for chunk := range slices.Chunk(users, hostChunkSize) {
 		chunks = append(chunks, hostChunk{id, chunk, moment})
 	}
-	return jobs.Chunked(jobHost, chunks)
+	return jobs.ChunkJobs(jobHost, chunks)
 }
 
 // purgeJob deletes the notifications of a removed category.
-func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
+func purgeJob(category services.Category) jobs.NewJob {
+	return jobs.KeyedJob(jobPurge, string(category))
+}
 
 // notifyChunk writes the rows of a chunk and projects the counts of its users. A repetition writes nothing and projects the
 // present counts. A notification that was withdrawn before the job ran is not written at all.
@@ -163,7 +165,7 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	}
 	for more := true; more; {
 		// The states name the holders: every counter with a notification or a mark has a state.
-		users, err := sql.Column[services.UserID](ctx, s.db, holdersOf, string(category), purgePage)
+		users, err := sql.ReadColumn[services.UserID](ctx, s.db, holdersOf, string(category), purgePage)
 		if err == nil {
 			err = s.purgeUsers(ctx, category, id, users)
 		}
@@ -241,11 +243,11 @@ func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.C
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
-	return len(ids) == hostChunkSize, deleteAllTold(ctx, tx, ids)
+	return len(ids) == hostChunkSize, deleteHostNotificationsByID(ctx, tx, ids)
 }
 
-// deleteAllTold deletes host notifications and their labels: the refs are free again.
-func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error {
+// deleteHostNotificationsByID deletes host notifications and their labels: the refs are free again.
+func deleteHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.PostID) error {
 	if _, err := tx.Run(ctx, deleteHostNotifications, ids); err != nil {
 		return err
 	}
@@ -256,18 +258,18 @@ func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error
 var hostNotificationsOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
 // eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.
-func eraseHostNotifications(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
-	ids, err := sql.Column[services.PostID](ctx, tx, hostNotificationsOfActor, at.User, hostChunkSize)
-	return eraseAllTold(ctx, tx, ids, err)
+func eraseHostNotifications(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
+	ids, err := sql.ReadColumn[services.PostID](ctx, tx, hostNotificationsOfActor, at.User, hostChunkSize)
+	return eraseHostNotificationsByID(ctx, tx, ids, err)
 }
 
-// eraseAllTold deletes the host notifications that a statement has found for an erasure; err is the statement's error.
-func eraseAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.Done, error) {
+// eraseHostNotificationsByID deletes the host notifications that a statement has found for an erasure; err is the statement's error.
+func eraseHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.Result, error) {
 	if err != nil || len(ids) == 0 {
-		return erase.Done{}, err
+		return erase.Result{}, err
 	}
-	if err := deleteAllTold(ctx, tx, ids); err != nil {
-		return erase.Done{}, err
+	if err := deleteHostNotificationsByID(ctx, tx, ids); err != nil {
+		return erase.Result{}, err
 	}
-	return erase.Done{Removed: erase.Count("hostNotifications", len(ids)), More: len(ids) == hostChunkSize}, nil
+	return erase.Result{Removed: erase.RemovedCounts("hostNotifications", len(ids)), More: len(ids) == hostChunkSize}, nil
 }

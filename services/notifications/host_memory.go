@@ -40,7 +40,7 @@ func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostC
 
 // addLearned adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
 func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
-	learned := m.Current().At()
+	learned := m.Current().VersionOrZero()
 	for i := range sums {
 		sums[i] += learned
 	}
@@ -57,11 +57,11 @@ func (m *Memory) Current() *services.HostCategories {
 // refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. The answer to a
 // command that changes a definition then shows the badges by the new definitions.
 func (m *Memory) refresh(ctx context.Context) error {
-	before := m.Current().At()
+	before := m.Current().VersionOrZero()
 	if err := m.load(ctx); err != nil {
 		return err
 	}
-	if m.log != nil && m.Current().At() != before {
+	if m.log != nil && m.Current().VersionOrZero() != before {
 		m.log.NotifyShared()
 	}
 	return nil

@@ -134,9 +134,9 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 				if err := blankIfUndelivered(ctx, tx, id); err != nil {
 					return nil, err
 				}
-				return ids, jobs.Enqueue(ctx, tx, jobs.Keyed(jobWithdraw, id.String()))
+				return ids, jobs.Enqueue(ctx, tx, jobs.KeyedJob(jobWithdraw, id.String()))
 			}
-			if _, found, err := told(ctx, tx.Runner, id); err != nil || !found {
+			if _, found, err := readHostNotification(ctx, tx.Runner, id); err != nil || !found {
 				if err == nil {
 					err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", ids[0])
 				}
@@ -167,8 +167,8 @@ type Told struct {
 	Withdrawn  bool
 }
 
-// told reads a host notification; found is false if there is none, or it was deleted with its category.
-func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found bool, err error) {
+// readHostNotification reads a host notification; found is false if there is none, or it was deleted with its category.
+func readHostNotification(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found bool, err error) {
 	var withdrawn int64
 	found, err = r.One(ctx, hostNotificationByID, []any{id}, &t.Category, &t.Recipients, &withdrawn)
 	t.Withdrawn = withdrawn != 0
@@ -177,7 +177,7 @@ func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found 
 
 // Told reads a host notification. The error is NOT_FOUND if there is none.
 func (s *Service) Told(ctx context.Context, id services.PostID) (Told, error) {
-	t, found, err := told(ctx, s.db, id)
+	t, found, err := readHostNotification(ctx, s.db, id)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", hostObject(id).GlobalID())
 	}

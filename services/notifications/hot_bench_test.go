@@ -45,7 +45,7 @@ func likeCommands(author services.UserID, liked []services.PostID, first, count 
 // meanwhile.
 func BenchmarkHotRecipient(b *testing.B) {
 	w := newNode(fanouttest.New(b, fanouttest.Options{}))
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	author, other := users[0], users[1]
 	posts := w.Posts(author, hotPosts)
 	w.Must(w.Projector.Refill(b.Context(), author))
@@ -84,7 +84,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	taken := time.Since(started)
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for waiting := 1; waiting > 0; waiting, _ = w.Jobs() {
+	for waiting := 1; waiting > 0; waiting, _ = w.CountJobs() {
 		<-look.C
 		w.Clock.Advance(50 * time.Millisecond) // the jobs that repeat the immediate projection become due
 	}
@@ -94,7 +94,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	readers.Wait()
 	stop()
 	running.Wait()
-	w.Agree(author)
+	w.CheckAgainstFacts(author)
 	b.ReportMetric(float64(b.N)/taken.Seconds(), "taken/s")
 	b.ReportMetric(float64(b.N)/carried.Seconds(), "carried/s")
 	for name, times := range map[string][]time.Duration{"before": before, "during": during} {

@@ -24,8 +24,8 @@ const (
 func (s *Service) kinds() []jobs.Kind {
 	return append([]jobs.Kind{
 		{Name: jobNotify, Class: jobs.Short, Batch: s.notifyEach, Changes: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
-		{Name: jobActor, Class: jobs.Bulk, Each: jobs.OfPair(s.RecountActor), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.UserWork(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
+		{Name: jobActor, Class: jobs.Bulk, Each: jobs.PairWork(s.RecountActor), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
 	}, s.hostKinds()...)
 }
 
@@ -39,7 +39,7 @@ func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, eve
 }
 
 // CountsJob projects a user's notification counts, and their modes of categories, into their document.
-func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
+func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
 
 // Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs: so
 // the same job serves a like and its end, and the order of the two does not matter. Causes that are committed together become
@@ -71,7 +71,7 @@ func JobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 // ActorJob makes a recipient's notifications of one actor agree with the recipient's blocks and with the items hidden from the
 // recipient. Every change of a block or a hide enqueues it.
 func ActorJob(recipient, actor services.UserID) jobs.NewJob {
-	return jobs.Keyed(jobActor, jobs.PairKey(recipient, actor))
+	return jobs.KeyedJob(jobActor, jobs.PairKey(recipient, actor))
 }
 
 // projectCounts writes a user's counts and modes into their document, from the facts. It may run late and twice: the fields are versioned.
@@ -86,12 +86,12 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 	})
 }
 
-// causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that were
+// maxCausesPerTransaction bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that were
 // committed together. Large batches make a popular post cheap: its many likes lock its author's row once.
-const causesAtOnce = 1000
+const maxCausesPerTransaction = 1000
 
-// manyCauses is the most causes that a short write applies. A write that applies more is marked as long: see sql.Bulk.
-const manyCauses = 20
+// maxCausesOfShortWrite is the most causes that a short write applies. A write that applies more is marked as long: see sql.WithBulk.
+const maxCausesOfShortWrite = 20
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies each
 // job by itself, so that only the bad one fails. The outcome of each job is ErrFinished when its transaction has deleted it.
@@ -109,7 +109,7 @@ func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []e
 		if causes[i], outcomes[i] = causesOf(job); outcomes[i] != nil {
 			continue
 		}
-		if size > 0 && size+len(causes[i]) > causesAtOnce {
+		if size > 0 && size+len(causes[i]) > maxCausesPerTransaction {
 			apply()
 		}
 		batch, size = append(batch, i), size+len(causes[i])
@@ -166,8 +166,8 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 	}
 	var states []State
 	writing := ctx
-	if len(causes) > manyCauses {
-		writing = sql.Bulk(ctx)
+	if len(causes) > maxCausesOfShortWrite {
+		writing = sql.WithBulk(ctx)
 	}
 	err := s.db.Write(writing, func(tx *sql.Tx) (err error) {
 		if states, err = applyCauses(ctx, tx, causes); err != nil {
@@ -177,7 +177,7 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, projectLater(states, s.db.Now())...)
+		return jobs.Enqueue(ctx, tx, projectionJobs(states, s.db.Now())...)
 	})
 	if err != nil {
 		return err
@@ -188,9 +188,9 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 	return nil
 }
 
-// projectLater are the jobs that repeat the projection of counts after it was tried at once. They are delayed, so that usually
+// projectionJobs are the jobs that repeat the projection of counts after it was tried at once. They are delayed, so that usually
 // one of them serves many causes of a user: jobs of one key become one.
-func projectLater(states []State, now time.Time) []jobs.NewJob {
+func projectionJobs(states []State, now time.Time) []jobs.NewJob {
 	const later = time.Second
 	jobs := make([]jobs.NewJob, 0, len(states))
 	for _, state := range states {

@@ -81,7 +81,7 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 }
 
 // smallChunks makes chunks of two followers: five followers are three chunks.
-func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
+func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 
 // causesPerTestPage is causesPerPage for tests: a transaction takes two causes, so five causes of one actor take three transactions.
 const causesPerTestPage = 2
@@ -128,23 +128,23 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-			users := n.Users(3)
+			users := n.MakeUsers(3)
 			n.Follow(users[0], users[1:]...)
 			writeLikes(n.World, n.Post(users[0]), users[0], users[1])
 			n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, poison) })
 			for try := 1; try <= jobs.MaxTries; try++ {
-				n.Work(n.Fanout)
-				waiting, dead := n.Jobs()
+				n.RunDueJobs(n.Fanout)
+				waiting, dead := n.CountJobs()
 				if last := try == jobs.MaxTries; last != (dead == 1) || !last && waiting == 0 {
 					t.Fatalf("after try %d: %d wait, %d are dead", try, waiting, dead)
 				}
 				if try == 1 {
-					n.Agree(users...)
+					n.CheckAgainstFacts(users...)
 				}
 				n.Clock.Advance(time.Minute)
 			}
-			n.Quiet(n.Fanout)
-			n.Agree(users...)
+			n.RunAllJobs(n.Fanout)
+			n.CheckAgainstFacts(users...)
 		})
 	}
 }
@@ -152,7 +152,7 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 // Without Redis the recipient's row in SQL is still updated; a job projects the count when Redis is back.
 func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 	n := served(t, nil, causesPerPage)
-	users := n.Users(3)
+	users := n.MakeUsers(3)
 	post := n.Posts(users[0], 1)[0]
 	writeLikes(n.World, post, users[0], users[1])
 	writeLikes(n.World, post, users[0], users[2])
@@ -163,26 +163,26 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 	if states := n.states(users[0]); len(states) != 1 || states[0].Days[0] != 1 {
 		t.Errorf("the facts say %+v, want one group of today", states)
 	}
-	if waiting, _ := n.Jobs(); waiting != 1 {
+	if waiting, _ := n.CountJobs(); waiting != 1 {
 		t.Errorf("%d jobs, want the one that projects the count", waiting)
 	}
 	n.Server.Start()
 	eventually.Holds(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
 	n.Must(n.Projector.Rebuild(t.Context(), users[0]))
-	n.Quiet(n.Fanout)
-	n.Agree(users[0])
+	n.RunAllJobs(n.Fanout)
+	n.CheckAgainstFacts(users[0])
 }
 
 // Two workers hold the same jobs, because the lease of the first has expired: only one of them has an effect.
 func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-	users := n.Users(2)
+	users := n.MakeUsers(2)
 	post := n.Post(users[0])
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 	writeLikes(n.World, post, users[0], users[1])
 	late := n.claim()
 	n.Clock.Advance(31 * time.Second)
-	n.Work(n.AnotherFanout())
+	n.RunDueJobs(n.AnotherFanout())
 	states := n.states(users[0])
 	if err := n.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
 		t.Errorf("the late worker was told %v", err)
@@ -190,6 +190,6 @@ func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	if after := n.states(users[0]); after[0].Version != states[0].Version {
 		t.Errorf("version %d became %d", states[0].Version, after[0].Version)
 	}
-	n.Quiet(n.Fanout)
-	n.Agree(users...)
+	n.RunAllJobs(n.Fanout)
+	n.CheckAgainstFacts(users...)
 }

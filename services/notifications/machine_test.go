@@ -58,7 +58,7 @@ func (p *reader) prefer() {
 // badges are the user's badges as their document has them, or as the facts have them.
 func (p *reader) badges(facts bool) *services.Badges {
 	of := NewSource(p.Store, nil)
-	view := source.View{Settings: &source.Settings{}, Document: p.Document(p.me), Moment: source.Moment{Now: p.Clock.Now(), Risen: p.Clock.Now()}}
+	view := source.View{Settings: &source.Settings{}, Document: p.Document(p.me), Moment: source.Moment{Now: p.Clock.Now(), MonotonicNow: p.Clock.Now()}}
 	if facts {
 		var documents [1]rdb.Document
 		p.Must(of.Facts(p.TB.Context(), []services.UserID{p.me}, 0, documents[:]))
@@ -72,7 +72,7 @@ func (p *reader) badges(facts bool) *services.Badges {
 // explained returns, for each category, the number of items that explain its count, and the number that a digest of all time has.
 func (p *reader) explained(badges *services.Badges) (items, arrived map[string]int) {
 	of := NewSource(p.Store, nil)
-	list, err := of.Explain(p.TB.Context(), source.Explained{User: p.me, Badges: badges, Today: p.Clock.Now().Unix() / 86400})
+	list, err := of.Explain(p.TB.Context(), source.ExplainRequest{User: p.me, Badges: badges, Today: p.Clock.Now().Unix() / 86400})
 	p.Must(err)
 	items, arrived = map[string]int{}, map[string]int{}
 	for _, explanation := range list {
@@ -88,8 +88,8 @@ func (p *reader) explained(badges *services.Badges) (items, arrived map[string]i
 
 func (p *reader) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
 
-// happens writes a change of a fact, with the job of its cause.
-func (p *reader) happens(c Cause, change func(ctx context.Context, tx *sql.Tx) error) {
+// writeFact writes a change of a fact, with the job of its cause.
+func (p *reader) writeFact(c Cause, change func(ctx context.Context, tx *sql.Tx) error) {
 	p.Write(func(ctx context.Context, tx *sql.Tx) error {
 		job, err := Job(c)
 		if err != nil {
@@ -110,7 +110,7 @@ func (p *reader) happens(c Cause, change func(ctx context.Context, tx *sql.Tx) e
 func (p *reader) turnLike() {
 	post := rapid.SampledFrom(p.posts).Draw(p.t, "post")
 	c := Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
-	p.happens(c, func(ctx context.Context, tx *sql.Tx) (err error) {
+	p.writeFact(c, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if p.stands[c] {
 			_, err = posts.DeleteLike(ctx, tx, post, c.Actor)
 		} else {
@@ -124,7 +124,7 @@ func (p *reader) turnLike() {
 // turnFollow makes a user follow this user, or ends the follow.
 func (p *reader) turnFollow() {
 	c := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: p.other()}
-	p.happens(c, func(ctx context.Context, tx *sql.Tx) (err error) {
+	p.writeFact(c, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if p.stands[c] {
 			_, err = people.DeleteFollow(ctx, tx, c.Actor, p.me)
 		} else {
@@ -142,7 +142,7 @@ func (p *reader) turnBlock() {
 	actor := p.other()
 	block := services.Restriction{Kind: services.Block, Owner: p.me, Other: actor, Made: p.IDs.Next()}
 	follow := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
-	p.happens(follow, func(ctx context.Context, tx *sql.Tx) (err error) {
+	p.writeFact(follow, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if err := people.LockRestrictions(ctx, tx, p.me, actor); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (p *reader) turnHide() {
 	kind := rapid.SampledFrom([]services.RestrictionKind{services.Hide, services.Block}).Draw(p.t, "how")
 	hide := services.Restriction{Kind: kind, Owner: actor, Other: p.me}
 	follow := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
-	p.happens(follow, func(ctx context.Context, tx *sql.Tx) (err error) {
+	p.writeFact(follow, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if err := people.LockRestrictions(ctx, tx, p.me, actor); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (p *reader) hidden(c Cause) bool {
 func (p *reader) mention() {
 	id := p.IDs.Next()
 	c := Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
-	p.happens(c, func(ctx context.Context, tx *sql.Tx) error {
+	p.writeFact(c, func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.Insert(ctx, tx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (p *reader) mention() {
 func (p *reader) unmention() {
 	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
 		if c.Category == services.CategoryMention && p.stands[c] {
-			p.happens(c, func(ctx context.Context, tx *sql.Tx) error {
+			p.writeFact(c, func(ctx context.Context, tx *sql.Tx) error {
 				_, _, err := posts.Delete(ctx, tx, c.Subject)
 				return err
 			})
@@ -229,7 +229,7 @@ func (p *reader) someJobs() {
 		p.Must(err)
 	}
 	if len(p.notified) > 0 {
-		p.happens(rapid.SampledFrom(p.notified).Draw(p.t, "again"), nil)
+		p.writeFact(rapid.SampledFrom(p.notified).Draw(p.t, "again"), nil)
 	}
 }
 
@@ -242,7 +242,7 @@ func (p *reader) mark() {
 	case verb == 0:
 		cmd, err = p.service.MarkSeen(p.me, nil, 0)
 	case verb == 1 && len(all) > 0:
-		cmd, err = p.service.MarkRead(p.me, Reading{Shown: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
+		cmd, err = p.service.MarkRead(p.me, ReadSelection{Shown: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
 	case verb == 2:
 		cmd, err = p.service.MarkAllRead(p.me, 0, "")
 	case verb == 3:
@@ -266,10 +266,10 @@ func (p *reader) page(query Query) []Notification {
 	return page.Notifications
 }
 
-// agree runs all jobs, and then compares the document's counts with the list, and the list with the facts. A count that was
+// checkAgreement runs all jobs, and then compares the document's counts with the list, and the list with the facts. A count that was
 // written days ago must be as valid as a new one.
-func (p *reader) agree() {
-	p.Quiet(p.Fanout)
+func (p *reader) checkAgreement() {
+	p.RunAllJobs(p.Fanout)
 	if !p.Document(p.me).Ready {
 		p.Must(p.Projector.Rebuild(p.TB.Context(), p.me)) // as the next reader does
 	}
@@ -277,7 +277,7 @@ func (p *reader) agree() {
 	items, arrived := p.explained(badges)
 	for _, counts := range p.Document(p.me).Notifications {
 		category := counts.Category
-		value, _ := Expiry(nil).unexpired(counts, p.Clock.Now().Unix()/86400)
+		value, _ := Expiry(nil).splitByExpiry(counts, p.Clock.Now().Unix()/86400)
 		if p.modes[category] == services.CategoryOff {
 			value = 0
 		}
@@ -310,9 +310,9 @@ func (p *reader) agree() {
 // count is the length of the list, and both agree with the facts.
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
-	histories.Fewer(t, 2)
+	histories.Reduce(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		p := &reader{node: n, t: t, me: users[0], others: users[1:], stands: map[Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}, modes: map[services.Category]services.CategoryMode{}}
 		p.posts = n.Posts(p.me, 2)
 		p.Must(p.Projector.Refill(p.TB.Context(), p.me))
@@ -326,7 +326,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 			"jobs":    func(*rapid.T) { p.someJobs() },
 			"mark":    func(*rapid.T) { p.mark() },
 			"prefer":  func(*rapid.T) { p.prefer() },
-			"agree":   func(*rapid.T) { p.agree() },
+			"agree":   func(*rapid.T) { p.checkAgreement() },
 			"day": func(t *rapid.T) {
 				p.Clock.Advance(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours")) * time.Hour)
 			},
@@ -334,6 +334,6 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 			"lose":  func(*rapid.T) { p.Server.Do("DEL", fmt.Sprintf("{u%d}:b", p.me)) },
 		}
 		t.Repeat(steps)
-		p.agree()
+		p.checkAgreement()
 	})
 }

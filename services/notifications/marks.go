@@ -11,9 +11,9 @@ import (
 	"tidings/services/sql"
 )
 
-// mark makes the command of a mark: write returns the resulting states and the data for the answer. The counts are projected
+// newMarkCommand makes the command of a mark: write returns the resulting states and the data for the answer. The counts are projected
 // before the answer, and once more by the job.
-func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]State, []string, error)) *jobs.Command {
+func (s *Service) newMarkCommand(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]State, []string, error)) *jobs.Command {
 	var states []State
 	return &jobs.Command{
 		Name: name, Actor: user,
@@ -36,15 +36,15 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	if err != nil {
 		return nil, err
 	}
-	return s.mark("markNotificationsSeen", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+	return s.newMarkCommand("markNotificationsSeen", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := raiseSeen(ctx, tx, user, categories, upTo)
 		return states, nil, err
 	}), nil
 }
 
-// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). If IDs and
+// ReadSelection is what was read: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). If IDs and
 // Shown are nil, none were given; a list that was given and is empty is refused. MarkRead checks the combination.
-type Reading struct {
+type ReadSelection struct {
 	IDs        []services.PostID // of notifications: each one's causes until now
 	Shown      []services.PostID // positions of notifications: each one's causes up to there
 	Categories []services.Category
@@ -58,13 +58,13 @@ const maxMarked = 500
 
 // MarkRead is the command that marks notifications read. The error is INVALID if the mark names nothing, too much, or a position
 // beyond the newest, and NOT_FOUND if an ID or the position is not of this user's list.
-func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, error) {
+func (s *Service) MarkRead(user services.UserID, read ReadSelection) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(read.Token)
 	if err != nil {
 		return nil, err
 	}
 	// All categories are locked, as a named notification may be of any of them.
-	marked := readMark{UpTo: read.UpTo, Gen: gen, All: s.Memory.allCategories()}
+	marked := readMark{UpTo: read.UpTo, Gen: gen, AllCategories: s.Memory.allCategories()}
 	named, given := len(read.IDs)+len(read.Shown), read.IDs != nil || read.Shown != nil
 	switch ranged := read.Categories != nil || read.UpTo != 0; {
 	case given && (ranged || read.All), read.All && ranged:
@@ -81,7 +81,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	default:
 		return nil, services.Errorf(services.Invalid, "ids, upTo, categories or all: one of them must say what was read")
 	}
-	return s.mark("markNotificationsRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+	return s.newMarkCommand("markNotificationsRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := markRead(ctx, tx, user, marked)
 		return states, nil, err
 	}), nil
@@ -90,20 +90,20 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 // MarkUnread is the command that marks a notification unread again. The error is NOT_FOUND if it is not of this user's list. The
 // notification counts again only if it is beyond the seen position: see markUnread.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
-	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+	return s.newMarkCommand("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := markUnread(ctx, tx, user, s.Memory.allCategories(), id)
 		return states, nil, err
 	})
 }
 
-// MarkAllRead is the command that marks everything read up to a position; 0 means until now. It can be undone until UndoneUntil.
+// MarkAllRead is the command that marks everything read up to a position; 0 means until now. It can be undone until UndoDeadline.
 // That time is stored as the command's ID, so that a repetition under one idempotency key gets the same answer.
 func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(token)
 	if err != nil {
 		return nil, err
 	}
-	return s.mark("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+	return s.newMarkCommand("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, until, err := markAllRead(ctx, tx, user, s.Memory.allCategories(), upTo, gen)
 		if until.IsZero() {
 			return states, nil, err
@@ -113,8 +113,8 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 	}), nil
 }
 
-// UndoneUntil is the time until which a MarkAllRead can be undone; the zero time if there is nothing to undo.
-func UndoneUntil(cmd *jobs.Command) time.Time {
+// UndoDeadline is the time until which a MarkAllRead can be undone; the zero time if there is nothing to undo.
+func UndoDeadline(cmd *jobs.Command) time.Time {
 	if len(cmd.IDs()) == 0 {
 		return time.Time{}
 	}
@@ -127,7 +127,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 
 // UndoAllRead is the command that undoes the last MarkAllRead. The error is CONFLICT after 30 s, and if there is nothing to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
-	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+	return s.newMarkCommand("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := undoAllRead(ctx, tx, user, s.Memory.allCategories())
 		return states, nil, err
 	})

@@ -125,7 +125,7 @@ func (s *Service) project(ctx context.Context, states []State) error {
 	if err != nil {
 		return err
 	}
-	var fields projector.Fields
+	var fields projector.RegistersByUser
 	for _, state := range states {
 		if counts, shown := state.shown(hosts); shown {
 			fields.Add(state.Recipient, rdb.CategoryRegisters(counts)...)
@@ -158,12 +158,12 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 		if err != nil {
 			return Page{}, err
 		}
-		categories = preferences.counted(categories)
+		categories = preferences.countingCategories(categories)
 	case query.UnreadOnly:
 		only = onlyUnread
 	}
 	return readPage(ctx, s.db, listQuery{
-		user: user, categories: categories, only: only, before: query.Before, limit: query.First, expiry: s.expiry.with(hosts),
+		user: user, categories: categories, only: only, before: query.Before, limit: query.First, expiry: s.expiry.withHosts(hosts),
 	})
 }
 

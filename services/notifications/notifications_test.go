@@ -26,7 +26,7 @@ type node struct {
 	service *Service
 }
 
-// newNode makes the notifications of a world's node and of nodes made later. Agree compares their counts.
+// newNode makes the notifications of a world's node and of nodes made later. CheckAgainstFacts compares their counts.
 func newNode(w *fanouttest.World) node { return newNodeWith(w, causesPerPage) }
 
 // newNodeWith is newNode with the given number of causes of one actor in a transaction.
@@ -39,7 +39,7 @@ func newNodeWith(w *fanouttest.World, causes int) node {
 			n.service = made
 		}
 	})
-	w.CompareCounts(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
+	w.RegisterCountsComparison(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
 		states, err := statesOfUser(ctx, w.Store, user)
 		for _, state := range states {
 			if shown, is := state.shown(n.service.Memory.Current()); is {
@@ -76,19 +76,19 @@ func (n node) do(cmd *jobs.Command) error {
 // like and unlike return commands that write the fact and the job that notifies, as those of services/feed do. That package is a
 // layer above.
 func (n node) like(user services.UserID, post services.PostID) *jobs.Command {
-	return n.liking(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) {
+	return n.newLikeCommand(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		return posts.InsertLike(ctx, tx, post, user, tx.NewID(n.IDs).Moment())
 	})
 }
 
 func (n node) unlike(user services.UserID, post services.PostID) *jobs.Command {
-	return n.liking(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) { return posts.DeleteLike(ctx, tx, post, user) })
+	return n.newLikeCommand(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) { return posts.DeleteLike(ctx, tx, post, user) })
 }
 
-// liking is the command that changes a like, with the job of its cause.
-func (n node) liking(user services.UserID, id services.PostID, change func(context.Context, *sql.Tx) (bool, error)) *jobs.Command {
+// newLikeCommand makes the command that changes a like, with the job of its cause.
+func (n node) newLikeCommand(user services.UserID, id services.PostID, change func(context.Context, *sql.Tx) (bool, error)) *jobs.Command {
 	return &jobs.Command{Name: "like", Actor: user, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-		post, err := posts.Visible(ctx, tx, user, "postId", id)
+		post, err := posts.HoldVisible(ctx, tx, user, "postId", id)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (n node) liking(user services.UserID, id services.PostID, change func(conte
 func (n node) doWithJobs(cmd *jobs.Command) {
 	n.TB.Helper()
 	n.Must(n.do(cmd))
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 }
 
 // states are a user's states according to the facts.
@@ -121,7 +121,7 @@ func (n node) states(user services.UserID) []State {
 // unseen is the number of groups that a user has not seen. It checks that the facts and the document agree.
 func (n node) unseen(user services.UserID) (count int) {
 	n.TB.Helper()
-	n.Agree(user)
+	n.CheckAgainstFacts(user)
 	for _, state := range n.states(user) {
 		count += state.Older
 		for _, groups := range state.Days {
@@ -131,8 +131,8 @@ func (n node) unseen(user services.UserID) (count int) {
 	return count
 }
 
-// wants checks how many groups the user has not seen.
-func (n node) wants(user services.UserID, when string, want int) {
+// wantUnseen checks how many groups the user has not seen.
+func (n node) wantUnseen(user services.UserID, when string, want int) {
 	n.TB.Helper()
 	if got := n.unseen(user); got != want {
 		n.TB.Errorf("%s: %d are unseen, want %d", when, got, want)
@@ -141,34 +141,34 @@ func (n node) wants(user services.UserID, when string, want int) {
 
 func TestLikesOfOnePostAreOneGroup(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(4)
+		users := n.MakeUsers(4)
 		author := users[0]
 		first, second := n.Post(author), n.Post(author)
 		n.doWithJobs(n.like(users[1], first))
-		n.wants(author, "a like", 1)
+		n.wantUnseen(author, "a like", 1)
 		n.doWithJobs(n.like(users[2], first))
-		n.wants(author, "another's like of the same post", 1)
+		n.wantUnseen(author, "another's like of the same post", 1)
 		n.doWithJobs(n.like(users[3], second))
-		n.wants(author, "a like of another post", 2)
-		n.wants(users[1], "for who liked", 0)
+		n.wantUnseen(author, "a like of another post", 2)
+		n.wantUnseen(users[1], "for who liked", 0)
 	})
 }
 
 // A like counts once and is undone by an unlike, however often both are repeated.
 func TestRepeatedLikesAndUnlikes(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
 		post := n.Post(author)
 		for range 3 {
 			n.doWithJobs(n.like(liker, post))
-			n.wants(author, "liked", 1)
+			n.wantUnseen(author, "liked", 1)
 			again := n.like(liker, post)
 			if err := n.do(again); err != nil || again.Changed() {
 				t.Errorf("liked twice: %v, changed %t", err, again.Changed())
 			}
 			n.doWithJobs(n.unlike(liker, post))
-			n.wants(author, "unliked", 0)
+			n.wantUnseen(author, "unliked", 0)
 			again = n.unlike(liker, post)
 			if err := n.do(again); err != nil || again.Changed() {
 				t.Errorf("unliked twice: %v, changed %t", err, again.Changed())
@@ -180,38 +180,38 @@ func TestRepeatedLikesAndUnlikes(t *testing.T) {
 // Late jobs read the present facts: if a like is undone before its job runs, nothing is left.
 func TestALikeUndoneBeforeItsJobLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		post := n.Post(users[0])
 		n.Must(n.do(n.like(users[1], post)))
 		n.Must(n.do(n.unlike(users[1], post)))
-		n.Quiet(n.Fanout)
-		n.wants(users[0], "taken back at once", 0)
+		n.RunAllJobs(n.Fanout)
+		n.wantUnseen(users[0], "taken back at once", 0)
 		n.Must(n.do(n.like(users[1], post)))
 		n.Must(n.do(n.unlike(users[1], post)))
 		n.Must(n.do(n.like(users[1], post)))
-		n.Quiet(n.Fanout)
-		n.wants(users[0], "liked in the end", 1)
+		n.RunAllJobs(n.Fanout)
+		n.wantUnseen(users[0], "liked in the end", 1)
 	})
 }
 
 // A seen like stays seen when it is undone and comes back.
 func TestALikeThatComesBackIsNotNew(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
 		post := n.Post(author)
 		n.doWithJobs(n.like(liker, post))
 		n.doWithJobs(n.markSeen(author, nil, 0))
-		n.wants(author, "seen", 0)
+		n.wantUnseen(author, "seen", 0)
 		n.doWithJobs(n.unlike(liker, post))
 		n.doWithJobs(n.like(liker, post))
-		n.wants(author, "the same like again", 0)
+		n.wantUnseen(author, "the same like again", 0)
 	})
 }
 
 func TestALikeOfADeletedPostDoesNotCount(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		author := users[0]
 		post, other := n.Post(author), n.Post(author)
 		n.doWithJobs(n.like(users[1], post))
@@ -226,15 +226,15 @@ func TestALikeOfADeletedPostDoesNotCount(t *testing.T) {
 			}
 			return jobs.Enqueue(ctx, tx, job, fanout.RemoveJob(post))
 		})
-		n.Quiet(n.Fanout)
-		n.wants(author, "one of two posts deleted", 1)
+		n.RunAllJobs(n.Fanout)
+		n.wantUnseen(author, "one of two posts deleted", 1)
 	})
 }
 
 // A mark clears the notifications that were shown: those after the newest shown one still count, and the mark only grows.
 func TestSeenUpToAPosition(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
 		var places []services.PostID
 		for range 3 {
@@ -246,41 +246,41 @@ func TestSeenUpToAPosition(t *testing.T) {
 			left int
 		}{{places[0], 2}, {places[1], 1}, {places[0], 1}, {0, 0}, {places[1], 0}} {
 			n.doWithJobs(n.markSeen(author, []services.Category{services.CategoryLike}, look.upTo))
-			n.wants(author, "seen up to "+look.upTo.String(), look.left)
+			n.wantUnseen(author, "seen up to "+look.upTo.String(), look.left)
 		}
 		if err := n.do(n.markSeen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
 			t.Errorf("beyond the newest: %v", err)
 		}
 		n.doWithJobs(n.like(liker, n.Post(author)))
-		n.wants(author, "a like after the look", 1)
+		n.wantUnseen(author, "a like after the look", 1)
 	})
 }
 
 // A user's own mark is in the document before any job has run.
 func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		n.doWithJobs(n.like(users[1], n.Post(users[0])))
 		cmd := n.markSeen(users[0], nil, 0)
 		n.Must(n.do(cmd))
 		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || cmd.ViewsStale() {
 			t.Errorf("the document says %v, behind %t", days, cmd.ViewsStale())
 		}
-		n.Quiet(n.Fanout)
-		n.wants(users[0], "after the jobs", 0)
+		n.RunAllJobs(n.Fanout)
+		n.wantUnseen(users[0], "after the jobs", 0)
 	})
 }
 
 // A user who never had a notification may mark all the same; a category named twice is marked once.
 func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		n.doWithJobs(n.markSeen(users[1], nil, 0))
-		n.wants(users[1], "nothing to see", 0)
+		n.wantUnseen(users[1], "nothing to see", 0)
 		n.doWithJobs(n.like(users[1], n.Post(users[0])))
 		twice := []services.Category{services.CategoryLike, services.CategoryLike}
 		n.doWithJobs(n.markSeen(users[0], twice, 0))
-		n.wants(users[0], "seen", 0)
+		n.wantUnseen(users[0], "seen", 0)
 		if twice[0] != services.CategoryLike || len(twice) != 2 {
 			t.Error("the caller's list was changed")
 		}
@@ -290,9 +290,9 @@ func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 // A list of notifications that is empty is a mistake, and means neither all of them nor none.
 func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		user := n.Users(1)[0]
+		user := n.MakeUsers(1)[0]
 		none := []services.PostID{}
-		for name, read := range map[string]Reading{
+		for name, read := range map[string]ReadSelection{
 			"alone": {IDs: none}, "beside all": {IDs: none, All: true}, "beside categories": {IDs: none, Categories: services.Categories},
 			"beside a position": {IDs: none, UpTo: 1}, "as it was shown": {Shown: none},
 		} {
@@ -300,7 +300,7 @@ func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
 				t.Errorf("%s: %v, want INVALID for ids", name, err)
 			}
 		}
-		for name, read := range map[string]Reading{
+		for name, read := range map[string]ReadSelection{
 			"one as it was shown": {IDs: none, Shown: []services.PostID{1}}, "all": {All: true}, "categories": {Categories: services.Categories},
 		} {
 			if _, err := n.service.MarkRead(user, read); err != nil {
@@ -313,7 +313,7 @@ func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
 // When many users like one post at once, each like is stored, and the author has one group.
 func TestManyLikeAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(21)
+		users := n.MakeUsers(21)
 		author := users[0]
 		post := n.Post(author)
 		var together sync.WaitGroup
@@ -325,12 +325,12 @@ func TestManyLikeAtOnce(t *testing.T) {
 		for _, err := range errs {
 			n.Must(err)
 		}
-		n.Quiet(n.Fanout)
-		n.wants(author, "twenty likes", 1)
+		n.RunAllJobs(n.Fanout)
+		n.wantUnseen(author, "twenty likes", 1)
 		for _, liker := range users[1:] {
 			n.Must(n.do(n.unlike(liker, post)))
 		}
-		n.Quiet(n.Fanout)
-		n.wants(author, "none left", 0)
+		n.RunAllJobs(n.Fanout)
+		n.wantUnseen(author, "none left", 0)
 	})
 }

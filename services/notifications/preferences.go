@@ -46,15 +46,15 @@ type CategoryPreference struct {
 	Preference
 }
 
-// PreferenceChange is a change of a preference. A nil field leaves that part unchanged. Usual takes precedence over Mode.
+// PreferenceChange is a change of a preference. A nil field leaves that part unchanged. UseDefault takes precedence over Mode.
 type PreferenceChange struct {
-	Mode   *services.CategoryMode
-	Usual  bool // the category counts again by its definition
-	NoPush *bool
+	Mode       *services.CategoryMode
+	UseDefault bool // the category counts again by its definition
+	NoPush     *bool
 }
 
-// usual is the mode in which a category counts for users without a preference: the mode of its definition.
-func (m *Memory) usual(category services.Category) services.CategoryMode {
+// defaultMode is the mode in which a category counts for users without a preference: the mode of its definition.
+func (m *Memory) defaultMode(category services.Category) services.CategoryMode {
 	host, _ := m.Current().Find(category) // the zero value is right for services.Categories
 	return host.Mode
 }
@@ -71,7 +71,7 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 	for i, category := range all {
 		list[i] = CategoryPreference{category, found.byCategory[category]}
 		// Mode is the effective mode, so that a client need not know the definitions.
-		list[i].Mode = list[i].effectiveMode(s.Memory.usual(category))
+		list[i].Mode = list[i].effectiveMode(s.Memory.defaultMode(category))
 	}
 	return list, nil
 }
@@ -87,9 +87,9 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 	return &jobs.Command{
 		Name: "setCategoryPreference", Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			changed, err := changePreference(ctx, tx, user, category, s.Memory.usual(category), func(p *Preference) {
+			changed, err := changePreference(ctx, tx, user, category, s.Memory.defaultMode(category), func(p *Preference) {
 				// NoPush stays: alerting is chosen separately from counting.
-				if change.Usual {
+				if change.UseDefault {
 					p.Chosen = false
 				} else if change.Mode != nil {
 					p.Mode, p.Chosen = *change.Mode, true
@@ -153,12 +153,12 @@ func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part s
 	found, err := preferencesOf(ctx, s.db, user)
 	return func(part string, at time.Time) bool {
 		preference := found.byCategory[services.Category(part)]
-		return preference.alerts(s.memory.usual(services.Category(part))) && !at.Before(preference.since)
+		return preference.alerts(s.memory.defaultMode(services.Category(part))) && !at.Before(preference.since)
 	}, err
 }
 
-// counted returns the categories that count for a user, as a number or a dot. Lists of unseen items and digests have only these.
-func (p preferences) counted(categories []services.Category) (list []services.Category) {
+// countingCategories returns the categories that count for a user, as a number or a dot. Lists of unseen items and digests have only these.
+func (p preferences) countingCategories(categories []services.Category) (list []services.Category) {
 	for _, category := range categories {
 		// The zero value counts: a preference that chose no mode has the mode CategoryCounted.
 		if p.byCategory[category].Mode != services.CategoryOff {

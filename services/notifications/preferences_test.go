@@ -20,7 +20,7 @@ func (n node) set(user services.UserID, change PreferenceChange) (changed bool) 
 // likesOf is the count of likes as the document of a user has it.
 func (n node) likesOf(user services.UserID) services.Count {
 	n.TB.Helper()
-	view := source.View{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), Risen: n.Clock.Now()}}
+	view := source.View{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}}
 	badges := &services.Badges{}
 	NewSource(n.Store, nil).Render(&view, badges)
 	return badges.Notifications.Like
@@ -30,7 +30,7 @@ func (n node) likesOf(user services.UserID) services.Count {
 // preference.
 func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author := users[0]
 		n.doWithJobs(n.like(users[1], n.Post(author)))
 		n.doWithJobs(n.like(users[1], n.Post(author)))
@@ -56,7 +56,7 @@ func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 		if got := n.likesOf(author); got.Value != 0 || got.Mode != off {
 			t.Errorf("after a loss: %+v", got)
 		}
-		n.Agree(author)
+		n.CheckAgainstFacts(author)
 		n.set(author, PreferenceChange{Mode: &counted})
 		if got := n.likesOf(author); got.Value != 2 {
 			t.Errorf("counted again: %+v", got)
@@ -70,7 +70,7 @@ func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 // An item that came while its category did not alert never alerts, not even after the category alerts again.
 func TestPreferencesDecideWhatAlerts(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author := users[0]
 		no, yes, dot, counted := true, false, services.CategoryDot, services.CategoryCounted
 		alerts := func(at time.Time) bool {

@@ -37,8 +37,8 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	if i < len(services.Categories) {
 		return badges.Notifications.Of(services.Categories[i])
 	}
-	if i -= len(services.Categories); i < len(badges.Notifications.Hosts) {
-		return &badges.Notifications.Hosts[i].Count
+	if i -= len(services.Categories); i < len(badges.Notifications.HostCounts) {
+		return &badges.Notifications.HostCounts[i].Count
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Noti
 
 // CopyNonCounts copies the position of the newest notification from earlier badges. It sets the version of the list to 0, unknown,
 // so that a watcher of the list reads it again.
-func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.Shown) {
+func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.ShownBadges) {
 	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
 }
 
@@ -93,19 +93,19 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 	today, hosts := v.Today(), v.Document.Categories
 	v.AddBoundaries(today)
 	// The version of the definitions is a part of the badges' version.
-	v.AddSequence(hosts.At())
+	v.AddSequence(hosts.VersionOrZero())
 	shown := &badges.Notifications
-	shown.Version, shown.Defined = 1, hosts // a version is known even for a user without notifications
+	shown.Version, shown.HostCategories = 1, hosts // a version is known even for a user without notifications
 	// A category without a field has never had a notification: it is 0, and known.
 	for _, category := range services.Categories {
 		*shown.Of(category) = source.Exact(0)
-		shown.Of(category).Mode = v.Document.Modes.Over(category, services.CategoryCounted)
+		shown.Of(category).Mode = v.Document.Modes.EffectiveMode(category, services.CategoryCounted)
 	}
 	if all := hosts.All(); len(all) > 0 {
-		shown.Hosts = make([]services.CategoryCount, len(all))
+		shown.HostCounts = make([]services.CategoryCount, len(all))
 		for i, host := range all {
-			shown.Hosts[i] = services.CategoryCount{Category: services.CategoryHost, Name: string(host.Name), Count: source.Exact(0)}
-			shown.Hosts[i].Count.Mode = v.Document.Modes.Over(host.Name, host.Mode)
+			shown.HostCounts[i] = services.CategoryCount{Category: services.CategoryHost, Name: string(host.Name), Count: source.Exact(0)}
+			shown.HostCounts[i].Count.Mode = v.Document.Modes.EffectiveMode(host.Name, host.Mode)
 		}
 	}
 	for _, counts := range v.Document.Notifications {
@@ -120,10 +120,10 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 			one := shown.HostCount(counts.Category)
 			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
 		}
-		value, aged := expiry.unexpired(counts, today)
+		value, aged := expiry.splitByExpiry(counts, today)
 		// If nothing can expire, midnight changes nothing.
 		if value > 0 {
-			v.ChangesAt(services.DayStart(today + 1))
+			v.RecordChangeAt(services.DayStart(today + 1))
 		}
 		// The facts still count the category: a user who turns it on again sees the unseen items.
 		if count.Mode == services.CategoryOff {
@@ -137,14 +137,14 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 }
 
 // Explain lists the unseen notifications of each category that counts. Each item says which call clears it.
-func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
+func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {
 		return nil, err
 	}
-	all, hosts := preferences.counted(s.memory.allCategories()), s.memory.Current()
+	all, hosts := preferences.countingCategories(s.memory.allCategories()), s.memory.Current()
 	page, err := readPage(ctx, s.db, listQuery{
-		user: of.User, categories: all, only: onlyUnseen, limit: of.Most(), each: true, bare: true, expiry: s.expiry.with(hosts),
+		user: of.User, categories: all, only: onlyUnseen, limit: of.Most(), limitPerCategory: true, bare: true, expiry: s.expiry.withHosts(hosts),
 	})
 	if err != nil {
 		return nil, err
@@ -173,9 +173,9 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// A position begins with its time, so the positions of causes since then are at least the first ID of that moment.
-	first, all := services.PostIDAt(since), preferences.counted(s.memory.allCategories())
+	first, all := services.PostIDAt(since), preferences.countingCategories(s.memory.allCategories())
 	page, err := readPage(ctx, s.db, listQuery{
-		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Current()),
+		user: user, categories: all, limit: source.MostExplained, limitPerCategory: true, bare: true, expiry: s.expiry.withHosts(s.memory.Current()),
 	})
 	if err != nil {
 		return err

@@ -107,8 +107,8 @@ func (e Expiry) oldestDay(category services.Category, today int64) int64 {
 	}
 }
 
-// with returns e with the expiries of the host application's categories added.
-func (e Expiry) with(hosts *services.HostCategories) Expiry {
+// withHosts returns e with the expiries of the host application's categories added.
+func (e Expiry) withHosts(hosts *services.HostCategories) Expiry {
 	// Without host categories, the common case, the map is shared: nobody writes it.
 	if len(hosts.All()) == 0 {
 		return e
@@ -121,9 +121,9 @@ func (e Expiry) with(hosts *services.HostCategories) Expiry {
 	return all
 }
 
-// unexpired splits the unseen groups of a category into those that count today and the older ones. counts may be of an earlier
+// splitByExpiry splits the unseen groups of a category into those that count today and the older ones. counts may be of an earlier
 // day: its Days go back from that day.
-func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, older int) {
+func (e Expiry) splitByExpiry(counts services.CategoryCounts, today int64) (value, older int) {
 	oldest := e.oldestDay(counts.Category, today)
 	value, older = 0, counts.Older
 	// With Never, the groups that are older than all of Days count too.

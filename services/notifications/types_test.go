@@ -27,7 +27,7 @@ func TestExpiryInWholeDays(t *testing.T) {
 		{services.CategoryMention, 2000, 355, 0},
 	} {
 		counts.Category = want.category
-		if value, older := expiry.unexpired(counts, want.today); value != want.value || older != want.older {
+		if value, older := expiry.splitByExpiry(counts, want.today); value != want.value || older != want.older {
 			t.Errorf("%s on day %d: %d and %d older, want %+v", want.category, want.today, value, older, want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestExpiryLosesNothing(t *testing.T) {
 		expiry := Expiry{services.CategoryLike: rapid.IntRange(services.Never, services.MaxExpiryDays).Draw(t, "days")}
 		last := sum
 		for today := counts.Day; today < counts.Day+10; today++ {
-			value, older := expiry.unexpired(counts, today)
+			value, older := expiry.splitByExpiry(counts, today)
 			if value+older != sum || value > last || expiry[services.CategoryLike] == services.Never && older != 0 {
 				t.Fatalf("day %d: %d and %d older of %d, before %d", today, value, older, sum, last)
 			}

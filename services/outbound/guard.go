@@ -13,10 +13,10 @@ import (
 	"tidings/services"
 )
 
-// special are the networks whose addresses are not public: they lead to this machine, to its neighbours, or through a gateway into
+// nonPublicNetworks are the networks whose addresses are not public: they lead to this machine, to its neighbours, or through a gateway into
 // IPv4. In IPv6 only 2000::/3 is public, so of IPv6 the list has only parts of 2000::/3: the protocol assignments (with
 // Teredo), documentation and 6to4.
-var special = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+var nonPublicNetworks = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
@@ -52,12 +52,12 @@ type Guard struct {
 	Setting string         // the setting that lists them, for errors
 }
 
-// public reports whether an address is one of the public internet.
-func public(address netip.Addr) bool {
+// isPublic reports whether an address is one of the public internet.
+func isPublic(address netip.Addr) bool {
 	if address.Is6() && !publicSix.Contains(address) {
 		return false
 	}
-	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(address) })
+	return !slices.ContainsFunc(nonPublicNetworks, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // checkAddress returns why requests may not be sent to an address: it is not allowed, and it is not public or the scheme is
@@ -67,7 +67,7 @@ func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	switch {
 	case slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(address) }):
 		return nil
-	case !public(address):
+	case !isPublic(address):
 		return services.Errorf(services.Invalid, "the address %s is not public: %s lists networks that are allowed all the same", address, g.Setting)
 	case scheme != "https":
 		return services.Errorf(services.Invalid, "https is required: without it only networks of %s are called", g.Setting)

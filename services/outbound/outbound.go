@@ -28,10 +28,10 @@ import (
 
 const (
 	// A longer answer is not read: it costs a connection, not memory.
-	mostRead     = 16 << 10    // bytes of an answer
-	longestAsk   = time.Hour   // the longest wait that a receiver may ask for by Retry-After
-	longestError = 200         // the most characters of an error's text
-	idleFor      = time.Minute // how long an unused connection is kept
+	maxAnswerBytes = 16 << 10    // bytes of an answer
+	maxRetryAfter  = time.Hour   // the longest wait that a receiver may ask for by Retry-After
+	longestError   = 200         // the most characters of an error's text
+	idleFor        = time.Minute // how long an unused connection is kept
 	// The first pause is so short that a receiver's restart causes hardly any delay.
 	firstPause = 5 * time.Second
 )
@@ -40,11 +40,11 @@ const (
 const RetryFor = 24 * time.Hour
 
 // LongestPause is the longest time between two attempts for one message; LongestDown is the longest time between two requests
-// to a receiver that fails as a whole; Breaker is how many failures in a row show that a receiver fails as a whole.
+// to a receiver that fails as a whole; FailuresUntilDown is how many failures in a row show that a receiver fails as a whole.
 const (
-	LongestPause = time.Hour
-	LongestDown  = 5 * time.Minute
-	Breaker      = 5
+	LongestPause      = time.Hour
+	LongestDown       = 5 * time.Minute
+	FailuresUntilDown = 5
 )
 
 // Pause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each failure,
@@ -67,7 +67,7 @@ func NewClient(guard Guard, timeout time.Duration, each int) *Client {
 	transport := func(scheme string) *http.Transport {
 		return &http.Transport{
 			Proxy:       nil, // a proxy would dial instead of the client, so no address would be checked
-			DialContext: guard.dialer(scheme), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: mostRead,
+			DialContext: guard.dialer(scheme), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerBytes,
 			MaxIdleConnsPerHost: each, IdleConnTimeout: idleFor, TLSHandshakeTimeout: timeout,
 		}
 	}
@@ -82,10 +82,10 @@ func (c *Client) CloseIdle() {
 
 // Answer is the outcome of a request.
 type Answer struct {
-	Status int           // HTTP's; 0: there was no answer
-	Err    string        // why it counts as a failure; "" for a status of 200 to 299
-	After  time.Duration // how long the receiver asks to wait; 0: it does not ask
-	Took   time.Duration
+	Status     int           // HTTP's; 0: there was no answer
+	Err        string        // why it counts as a failure; "" for a status of 200 to 299
+	RetryAfter time.Duration // how long the receiver asks to wait; 0: it does not ask
+	Took       time.Duration
 }
 
 // Send makes one request, within the client's time or the deadline of ctx if that is sooner. build makes a new request, so
@@ -117,7 +117,7 @@ func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*htt
 	}
 	defer got.Body.Close()
 	// A body of unknown or great length is left unread; closing it closes the connection.
-	if got.ContentLength >= 0 && got.ContentLength <= mostRead {
+	if got.ContentLength >= 0 && got.ContentLength <= maxAnswerBytes {
 		_, _ = io.Copy(io.Discard, got.Body) // so that the connection can be used again; the content does not matter
 	}
 	return answerOf(got)
@@ -134,7 +134,7 @@ func answerOf(got *http.Response) Answer {
 	default:
 		a.Err = fmt.Sprintf("the receiver answered %d", got.StatusCode)
 	}
-	a.After = retryAfter(got.Header)
+	a.RetryAfter = retryAfter(got.Header)
 	return a
 }
 
@@ -142,7 +142,7 @@ func answerOf(got *http.Response) Answer {
 func retryAfter(header http.Header) time.Duration {
 	text := header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(max(seconds, 0), int(longestAsk/time.Second))) * time.Second
+		return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
@@ -153,7 +153,7 @@ func retryAfter(header http.Header) time.Duration {
 	if err != nil {
 		now = time.Now()
 	}
-	return min(max(at.Sub(now), 0), longestAsk)
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
 // plainError returns the text of an error without the address, which may hold a token. It has only printable characters,

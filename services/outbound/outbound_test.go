@@ -69,7 +69,7 @@ func TestErrorIsPrintableWhateverTheReceiverSends(t *testing.T) {
 	allowed, _ := ParseNetworks([]string{"127.0.0.1"})
 	client := NewClient(Guard{Allow: allowed, Setting: "--allow"}, 5*time.Second, 1)
 	defer client.CloseIdle()
-	address := outboundtest.ServerOfNames(t, "a\x00b.example", "c\x1b[2Jd\n.example")
+	address := outboundtest.StartServerWithNames(t, "a\x00b.example", "c\x1b[2Jd\n.example")
 	a := client.Send(t.Context(), func(ctx context.Context) (*http.Request, error) {
 		return http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
 	})

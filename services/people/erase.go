@@ -9,18 +9,18 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove a user's restrictions against others, others' restrictions against the user, and past follows in
+// EraseSteps are the steps that remove a user's restrictions against others, others' restrictions against the user, and past follows in
 // both directions. The follows are removed before, so no feed depends on a restriction any more. Where the user is the first column
 // of the key, an index finds the rows; the other direction has no index, so the table is walked.
-var Erase = []erase.Step{
-	erase.Rows("restrictions", "mutes", "muter", "muter, muted"),
-	erase.Rows("restrictions", "blocks", "blocker", "blocker, blocked"),
-	erase.Rows("restrictions", "hides", "author", "author, follower"),
-	erase.Sweep("restrictions", "mutes", "muter", "muted"),
-	erase.Sweep("restrictions", "blocks", "blocker", "blocked"),
-	erase.Sweep("restrictions", "hides", "author", "follower"),
-	erase.Rows("", "past_follows", "follower", "follower, followee"),
-	erase.Sweep("", "past_follows", "follower", "followee"),
+var EraseSteps = []erase.Step{
+	erase.DeleteRows("restrictions", "mutes", "muter", "muter, muted"),
+	erase.DeleteRows("restrictions", "blocks", "blocker", "blocker, blocked"),
+	erase.DeleteRows("restrictions", "hides", "author", "author, follower"),
+	erase.SweepRows("restrictions", "mutes", "muter", "muted"),
+	erase.SweepRows("restrictions", "blocks", "blocker", "blocked"),
+	erase.SweepRows("restrictions", "hides", "author", "follower"),
+	erase.DeleteRows("", "past_follows", "follower", "follower, followee"),
+	erase.SweepRows("", "past_follows", "follower", "followee"),
 }
 
 var (
@@ -35,7 +35,7 @@ var (
 // EraseLog is the step that takes a user out of the logs of profiles and of pulled posts, in each pass but the first: nodes have
 // applied the entries by then.
 func EraseLog(kinds ...string) erase.Step {
-	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
 		for _, kind := range kinds {
 			if at.Late && err == nil {
 				err = changelog.Blank(ctx, tx, kind, []string{services.UserIDText(at.User)})
@@ -53,7 +53,7 @@ func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, fo
 	if followers {
 		name, find = "followers", followersToErase
 	}
-	return erase.Found(name, find, nil, func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+	return erase.UndoFound(name, find, nil, func(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
 		removed := 0
 		for _, other := range found {
 			follower, followee := at.User, services.UserID(other)
@@ -69,11 +69,11 @@ func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, fo
 				return nil, err
 			}
 		}
-		return erase.Count(name, removed), nil
+		return erase.RemovedCounts(name, removed), nil
 	})
 }
 
-// BeingErased is the error of naming a user who is being erased, by key: until the erasure is done, no user has the key.
-func BeingErased(key string) error {
+// BeingErasedError is the error of naming a user who is being erased, by key: until the erasure is done, no user has the key.
+func BeingErasedError(key string) error {
 	return services.Errorf(services.Conflict, "the user %s is being erased: the key is free when that is done", services.Quote(key))
 }

@@ -57,7 +57,7 @@ var (
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
-		err = BeingErased(refused[0])
+		err = BeingErasedError(refused[0])
 	}
 	return numbers, err
 }
@@ -69,7 +69,7 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	if err != nil || len(numbers) == len(keys) {
 		return numbers, nil, err
 	}
-	if _, missing := lacking(keys, numbers); !missing {
+	if _, missing := keysWithoutID(keys, numbers); !missing {
 		return numbers, nil, nil // a key was given twice
 	}
 	// New users are rare, so one lock serves them all. It keeps IDs dense: Redis and packed lists hold them in a few bytes.
@@ -80,15 +80,15 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	if numbers, err = IDs(ctx, tx.Runner, keys); err != nil {
 		return nil, nil, err
 	}
-	fresh, missing := lacking(keys, numbers)
+	fresh, missing := keysWithoutID(keys, numbers)
 	if missing {
 		// Erasures are looked up under the lock. One that has begun is seen here. One that is asked for now finds no user with a fresh
 		// key, and does not begin.
-		refused, err = sql.Column[string](ctx, tx, keysBeingErased, fresh)
+		refused, err = sql.ReadColumn[string](ctx, tx, keysBeingErased, fresh)
 		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}
 	if err == nil && len(fresh) > 0 {
-		err = add(ctx, tx, fresh, numbers)
+		err = insertNewUsers(ctx, tx, fresh, numbers)
 	}
 	return numbers, refused, err
 }
@@ -101,7 +101,7 @@ func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.User
 		return nil, err
 	}
 	if len(numbers) == 0 && len(refused) > 0 {
-		return nil, services.About("to", BeingErased(refused[0]))
+		return nil, services.WithArgument("to", BeingErasedError(refused[0]))
 	}
 	users := make([]services.UserID, 0, len(numbers))
 	for _, key := range keys {
@@ -113,8 +113,8 @@ func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.User
 	return slices.Compact(users), nil
 }
 
-// add gives new keys their IDs and puts them into numbers. The caller has locked the counter of user IDs.
-func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
+// insertNewUsers gives new keys their IDs and puts them into numbers. The caller has locked the counter of user IDs.
+func insertNewUsers(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
 		return err
@@ -131,8 +131,8 @@ func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]ser
 	return err
 }
 
-// lacking lists the keys that have no user ID yet, each once, in their order.
-func lacking(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
+// keysWithoutID lists the keys that have no user ID yet, each once, in their order.
+func keysWithoutID(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
 	listed := make(map[string]bool)
 	for _, key := range keys {
 		if _, known := numbers[key]; !known && !listed[key] {
@@ -174,9 +174,9 @@ func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error 
 // visitGap separates two visits: a user who is seen again within it is still on the same visit.
 const visitGap = 30 * time.Minute
 
-// VisitedBefore is when a user was recorded as seen before their present visit; it is the zero time on their first visit. Users
+// PreviousVisit is when a user was recorded as seen before their present visit; it is the zero time on their first visit. Users
 // are recorded once a day, so the result is some time on the day of that earlier visit.
-func VisitedBefore(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
+func PreviousVisit(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
 	var at int64
 	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
 		return time.Time{}, err
@@ -213,12 +213,12 @@ func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[ser
 
 // ActiveUsers lists the users who were last seen at since or later, in order of ID: at most limit users with IDs above after.
 func ActiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, s, activeUsers, after, since, limit)
+	return sql.ReadColumn[services.UserID](ctx, s, activeUsers, after, since, limit)
 }
 
 // InactiveUsers lists the users that ActiveUsers leaves out, in the same order.
 func InactiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, s, inactiveUsers, after, since, limit)
+	return sql.ReadColumn[services.UserID](ctx, s, inactiveUsers, after, since, limit)
 }
 
 // LastVisits reads when users were last seen; the zero time for a user who never was. An unknown user ID is absent.

@@ -21,9 +21,9 @@ var (
 			away_before = excluded.away_before, by_admin = excluded.by_admin`)
 )
 
-// thresholdsOfUsers is the name of the one row, which all nodes use: a node with other thresholds would drop data of users that
+// activityRowName is the name of the one row, which all nodes use: a node with other thresholds would drop data of users that
 // another node keeps.
-const thresholdsOfUsers = "users"
+const activityRowName = "users"
 
 // activityRow is the row as it is stored.
 type activityRow struct {
@@ -44,7 +44,7 @@ func (r *activityRow) thresholds() services.ActivityThresholds {
 // ActivityThresholds are the thresholds that hold for all nodes. set is false before the first node has started.
 func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.ActivityThresholds, set bool, err error) {
 	var row activityRow
-	set, err = s.One(ctx, readActivity, []any{thresholdsOfUsers}, row.fields()...)
+	set, err = s.One(ctx, readActivity, []any{activityRowName}, row.fields()...)
 	return row.thresholds(), set, err
 }
 
@@ -52,13 +52,13 @@ func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.Act
 // that an admin has set them: then the settings of a node that starts do not change them.
 func ActivityThresholdsForUpdate(ctx context.Context, tx *sql.Tx) (thresholds services.ActivityThresholds, set, byAdmin bool, err error) {
 	var row activityRow
-	set, err = tx.One(ctx, lockActivity, []any{thresholdsOfUsers}, row.fields()...)
+	set, err = tx.One(ctx, lockActivity, []any{activityRowName}, row.fields()...)
 	return row.thresholds(), set, row.byAdmin, err
 }
 
 // SetActivityThresholds sets the thresholds for all nodes.
 func SetActivityThresholds(ctx context.Context, tx *sql.Tx, thresholds services.ActivityThresholds, byAdmin bool) error {
-	_, err := tx.Run(ctx, setActivity, thresholdsOfUsers, thresholds.IdleAfter.Microseconds(), thresholds.DormantAfter.Microseconds(),
+	_, err := tx.Run(ctx, setActivity, activityRowName, thresholds.IdleAfter.Microseconds(), thresholds.DormantAfter.Microseconds(),
 		sql.Micros(thresholds.AwayBefore), byAdmin)
 	return err
 }

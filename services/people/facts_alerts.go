@@ -19,8 +19,8 @@ var (
 WHERE {in number $1 BIGINT} AND (alerts_from > 0 OR messages_alert_from > 0)`)
 )
 
-// Alerts has the times from which on a user's items alert; the zero time means that all items do.
-type Alerts struct {
+// AlertStarts has the times from which on a user's items alert; the zero time means that all items do.
+type AlertStarts struct {
 	Follows  time.Time // posts and shows
 	Messages time.Time // of conversations
 }
@@ -38,9 +38,9 @@ func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID)
 	return err
 }
 
-// AlertsFrom reads the Alerts of some users. A user for whom all items alert is absent.
-func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]Alerts, error) {
-	from := map[services.UserID]Alerts{}
+// ReadAlertStarts reads the AlertStarts of some users. A user for whom all items alert is absent.
+func ReadAlertStarts(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]AlertStarts, error) {
+	from := map[services.UserID]AlertStarts{}
 	if len(users) == 0 {
 		return from, nil
 	}
@@ -48,7 +48,7 @@ func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map
 		var user services.UserID
 		var follows, messages int64
 		err := scan(&user, &follows, &messages)
-		from[user] = Alerts{timeOrZero(follows), timeOrZero(messages)}
+		from[user] = AlertStarts{timeOrZero(follows), timeOrZero(messages)}
 		return err
 	})
 	return from, err

@@ -17,15 +17,15 @@ func TestAlertsBeginWhenMoreCounts(t *testing.T) {
 		b.users("reader", "author", "other")
 		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 50}, services.Edge{Follower: 2, Followee: 1, Since: 60})
 		all := []services.UserID{1, 2, 3}
-		want := map[services.UserID]people.Alerts{}
+		want := map[services.UserID]people.AlertStarts{}
 		now := func() time.Time { return b.clock.Now().Truncate(time.Microsecond) }
 		follows := func(what string, users ...services.UserID) {
 			b.t.Helper()
 			for _, user := range users {
-				want[user] = people.Alerts{Follows: now(), Messages: want[user].Messages}
+				want[user] = people.AlertStarts{Follows: now(), Messages: want[user].Messages}
 			}
 			b.t.Log(what)
-			equal(b.t, must(people.AlertsFrom(b.ctx, b.Bundle.DB, all))(b.t), want)
+			wantEqual(b.t, must(people.ReadAlertStarts(b.ctx, b.Bundle.DB, all))(b.t), want)
 			b.clock.Advance(time.Minute)
 		}
 		mode := func(mode services.FollowMode) {
@@ -54,11 +54,11 @@ func TestAlertsBeginWhenMoreCounts(t *testing.T) {
 		b.Unrestrict(hide)
 		follows("the reader hid nothing any more", 2)
 		b.write(func(tx *sql.Tx) error { return people.AlertMessagesFromNow(b.ctx, tx, 1) })
-		want[1] = people.Alerts{Follows: want[1].Follows, Messages: now()}
+		want[1] = people.AlertStarts{Follows: want[1].Follows, Messages: now()}
 		follows("messages count for one whose posts do")
 		b.write(func(tx *sql.Tx) error { return people.AlertMessagesFromNow(b.ctx, tx, 3) })
-		want[3] = people.Alerts{Messages: now()}
+		want[3] = people.AlertStarts{Messages: now()}
 		follows("messages count for one whose posts always did")
-		equal(b.t, len(must(people.AlertsFrom(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
+		wantEqual(b.t, len(must(people.ReadAlertStarts(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
 	})
 }

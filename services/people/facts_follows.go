@@ -76,7 +76,7 @@ func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services
 // ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a block
 // are omitted. It is fastest with thousands of edges in a transaction. Edges that are sorted by their followers lock each row once.
 func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inserted int, err error) {
-	standing, err := between(ctx, tx, edges)
+	standing, err := readRestrictions(ctx, tx, edges)
 	if err != nil {
 		return 0, err
 	}

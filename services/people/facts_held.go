@@ -40,7 +40,7 @@ func EnsureHeld(ctx context.Context, tx *sql.Tx, keys []string, known map[servic
 				users = append(users, number)
 			}
 		}
-		gone, err := hold(ctx, tx, users)
+		gone, err := holdUserRows(ctx, tx, users)
 		if err != nil || len(gone) == 0 {
 			return numbers, err
 		}
@@ -69,10 +69,10 @@ func keysOf(few []services.UserID, known map[services.UserID]string, numbers map
 	return keys
 }
 
-// hold locks the rows of some users, each given once, until the transaction ends, and returns those who have no row. It sorts the
+// holdUserRows locks the rows of some users, each given once, until the transaction ends, and returns those who have no row. It sorts the
 // list in place. One statement locks the rows in the order of their IDs, as all statements do that lock several users: so they do
 // not deadlock.
-func hold(ctx context.Context, tx *sql.Tx, users []services.UserID) (gone []services.UserID, err error) {
+func holdUserRows(ctx context.Context, tx *sql.Tx, users []services.UserID) (gone []services.UserID, err error) {
 	if len(users) == 0 {
 		return nil, nil
 	}
@@ -81,7 +81,7 @@ func hold(ctx context.Context, tx *sql.Tx, users []services.UserID) (gone []serv
 	if _, err := tx.One(ctx, holdCounted, []any{users}, &held); err != nil || held == len(users) {
 		return nil, err
 	}
-	there, err := sql.Column[services.UserID](ctx, tx, existing, users)
+	there, err := sql.ReadColumn[services.UserID](ctx, tx, existing, users)
 	if err != nil {
 		return nil, err
 	}

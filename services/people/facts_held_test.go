@@ -49,19 +49,19 @@ func TestHeldUsersExist(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		db := open()
 		known := map[services.UserID]string{1: "a", 2: "b"}
-		equal(t, must(ensureHeld(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
-		equal(t, must(ensureHeld(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
-		equal(t, must(ensureHeld(t, db, nil, known))(t), map[string]services.UserID{})
+		wantEqual(t, must(ensureHeld(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
+		wantEqual(t, must(ensureHeld(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
+		wantEqual(t, must(ensureHeld(t, db, nil, known))(t), map[string]services.UserID{})
 		runStatements(t, db, insertErasure, deleteErased)
 		_, err := ensureHeld(t, db, []string{"d"}, known)
 		wantCode(t, err, services.Conflict)
 		runStatements(t, db, endOfErasure)
-		equal(t, must(ensureHeld(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
+		wantEqual(t, must(ensureHeld(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
 	})
 }
 
 // An erasure that begins after the IDs were read, and before the users are held, is noticed.
-func TestAnErasureBeginsBeforeItsUserIsHeld(t *testing.T) {
+func TestAnErasureBeforeTheHoldIsNoticed(t *testing.T) {
 	for name, of := range map[string]struct {
 		texts []string
 		code  services.Code
@@ -91,7 +91,7 @@ func TestAnErasureBeginsBeforeItsUserIsHeld(t *testing.T) {
 				t.Error("no user is held")
 			}
 			if err == nil {
-				equal(t, numbers, of.want)
+				wantEqual(t, numbers, of.want)
 			}
 		})
 	}

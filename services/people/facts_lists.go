@@ -16,7 +16,7 @@ import (
 // except in the viewer's own lists: these have every user with Relation.Followed or Relation.Follows.
 //
 // ranges finds the lowest position that each page reads: the position of the last user on a full page, or, if too many users are
-// left out, of the last user that the page may look at (sql.MostHidden). So the work for a page is bounded. A page may be short,
+// left out, of the last user that the page may look at (sql.MaxHiddenRows). So the work for a page is bounded. A page may be short,
 // and still has a bound from which the next page continues.
 func listOfFollows(name, of, listed string) sql.Statement {
 	// standing selects the range of the index for one page.
@@ -32,7 +32,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, COALESCE(f.%[2]s, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN follows f ON %[1]s AND f.%[2]s >= c.bound AND %[5]s LEFT JOIN users u ON u.number = f.%[2]s
-ORDER BY c.i, f.%[2]s DESC`, standing, listed, sql.MostHidden, shown("a."+listed), shown("f."+listed), HidesFrom("c.owner", "$3")))
+ORDER BY c.i, f.%[2]s DESC`, standing, listed, sql.MaxHiddenRows, shown("a."+listed), shown("f."+listed), HidesFrom("c.owner", "$3")))
 }
 
 var (
@@ -40,9 +40,9 @@ var (
 	listFollowees = listOfFollows("followees of users", "follower", "followee")
 )
 
-// followsIn reads pages of users at one end of follows, all in one statement: the pages of a request are loaded together.
-func followsIn(ctx context.Context, s *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-	return sql.UserLists(ctx, s.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
+// readFollowLists reads pages of users at one end of follows, all in one statement: the pages of a request are loaded together.
+func readFollowLists(ctx context.Context, s *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+	return sql.ReadUserLists(ctx, s.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
 		err = scan(append(first, &user.Number, &user.Key, &user.Name, &user.AvatarURL)...)
 		return user, uint64(user.Number), err
 	})
@@ -51,10 +51,10 @@ func followsIn(ctx context.Context, s *sql.DB, st sql.Statement, viewer services
 // ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether their follows are shown or
 // not. Users apart from the viewer (see ApartFrom) are omitted, except in the viewer's own list.
 func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-	return followsIn(ctx, s, listFollowers, viewer, pages)
+	return readFollowLists(ctx, s, listFollowers, viewer, pages)
 }
 
 // ListFollowees reads pages of the users that users follow, as ListFollowers does.
 func ListFollowees(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-	return followsIn(ctx, s, listFollowees, viewer, pages)
+	return readFollowLists(ctx, s, listFollowees, viewer, pages)
 }

@@ -34,7 +34,7 @@ func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
 		b.follow(services.Edge{Follower: 3, Followee: 2})
 		for size := 1; size <= 7; size++ {
 			lists := b.listed(7, size, 1, 2, 3, 6)
-			equal(b.t, lists, [2]map[services.UserID][]uint64{
+			wantEqual(b.t, lists, [2]map[services.UserID][]uint64{
 				{1: {6, 5, 4, 3, 2}, 2: {3, 1}, 3: {1}, 6: {1}}, {1: {6, 5, 4, 3, 2}, 2: {1}, 3: {2, 1}, 6: {1}},
 			})
 		}
@@ -58,10 +58,10 @@ func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 			b.Restrict(r)
 		}
 		for size := 1; size <= 6; size++ {
-			equal(b.t, b.listed(viewer, size, 1, viewer, hider, blocked, blocker, muted), [2]map[services.UserID][]uint64{
+			wantEqual(b.t, b.listed(viewer, size, 1, viewer, hider, blocked, blocker, muted), [2]map[services.UserID][]uint64{
 				{1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}}, {1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}},
 			})
-			equal(b.t, b.listed(1, size, 1, viewer), [2]map[services.UserID][]uint64{{1: {6, 5, 4, 3, 2}, viewer: {3, 1}}, {1: {6, 5, 4, 3, 2}, viewer: {3, 1}}})
+			wantEqual(b.t, b.listed(1, size, 1, viewer), [2]map[services.UserID][]uint64{{1: {6, 5, 4, 3, 2}, viewer: {3, 1}}, {1: {6, 5, 4, 3, 2}, viewer: {3, 1}}})
 		}
 	})
 }
@@ -88,9 +88,9 @@ func TestAListOfManyHiddenUsersIsWalkedInShortPages(t *testing.T) {
 		walked, sizes := peopletest.WalkUserLists(b.t, 3, []services.UserID{1}, numberOf, func(pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 			return people.ListFollowers(b.ctx, b.Bundle.DB, 2, pages)
 		})
-		equal(b.t, walked, map[services.UserID][]uint64{1: {406, 405, 4, 3}})
-		equal(b.t, sizes[1][0], 2)
+		wantEqual(b.t, walked, map[services.UserID][]uint64{1: {406, 405, 4, 3}})
+		wantEqual(b.t, sizes[1][0], 2)
 		page := services.UserPage{Owner: 1, Before: math.MaxInt64, Size: 3}
-		equal(b.t, must(people.ListFollowers(b.ctx, b.Bundle.DB, 2, []services.UserPage{page}))(b.t)[page].More, true)
+		wantEqual(b.t, must(people.ListFollowers(b.ctx, b.Bundle.DB, 2, []services.UserPage{page}))(b.t)[page].More, true)
 	})
 }

@@ -92,7 +92,7 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 // FollowsInMode lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit users
 // with IDs below before.
 func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, s, followsInMode, follower, before, limit)
+	return sql.ReadColumn[services.UserID](ctx, s, followsInMode, follower, before, limit)
 }
 
 // ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are

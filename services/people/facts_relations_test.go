@@ -21,9 +21,9 @@ func TestRelationsSayWhatTheViewerHasSet(t *testing.T) {
 			r.Made = services.PostID(100 + i)
 			b.Restrict(r)
 		}
-		equal(b.t, must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6}, now))(b.t), map[services.UserID]services.Relation{
+		wantEqual(b.t, must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6}, now))(b.t), map[services.UserID]services.Relation{
 			2: {Follows: true, Mutes: true}, 3: {Followed: true, Hides: true}, 4: {Blocks: true},
 		})
-		equal(b.t, len(must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{6}, now))(b.t)), 0)
+		wantEqual(b.t, len(must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{6}, now))(b.t)), 0)
 	})
 }

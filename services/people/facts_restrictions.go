@@ -77,9 +77,9 @@ type followRestrictions struct {
 	unshown bool // the follower mutes, or the followee hides
 }
 
-// between reads the restrictions that apply to follows. None of them changes until this transaction ends. Consecutive edges of one
+// readRestrictions reads the restrictions that apply to follows. None of them changes until this transaction ends. Consecutive edges of one
 // follower lock the follower's row once.
-func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]followRestrictions, error) {
+func readRestrictions(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]followRestrictions, error) {
 	followers := make([]services.UserID, 0, len(edges))
 	list := make(sql.Rows, len(edges))
 	for i, edge := range edges {
@@ -172,7 +172,7 @@ func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended 
 	if r.Kind != services.Block {
 		err = updateShown(ctx, tx, r, err)
 		if changed > 0 && err == nil {
-			err = alertFromNow(ctx, tx, r.Edge().Follower)
+			err = alertFromNow(ctx, tx, r.AffectedFollow().Follower)
 		}
 	}
 	return changed > 0 && err == nil, err
@@ -183,7 +183,7 @@ func updateShown(ctx context.Context, tx *sql.Tx, r services.Restriction, err er
 	if err != nil {
 		return err
 	}
-	edge := r.Edge()
+	edge := r.AffectedFollow()
 	_, err = tx.Run(ctx, showFollow, edge.Follower, edge.Followee)
 	return err
 }
@@ -200,7 +200,7 @@ func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (u
 // EndMutes ends a user's mutes that were over at a moment, for an event of that moment: the event is applied as if the jobs that end
 // mutes had run before it. These jobs still update the user's feed.
 func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Time) error {
-	over, err := sql.Column[services.UserID](ctx, tx, endedMutes, muter, at)
+	over, err := sql.ReadColumn[services.UserID](ctx, tx, endedMutes, muter, at)
 	for _, muted := range over {
 		if err := LockRestrictions(ctx, tx, muter, muted); err != nil {
 			return err
@@ -250,7 +250,7 @@ func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users 
 	if len(users) == 0 {
 		return nil, nil
 	}
-	return sql.Column[services.UserID](ctx, tx, blockersOf, blocked, users)
+	return sql.ReadColumn[services.UserID](ctx, tx, blockersOf, blocked, users)
 }
 
 // Restrictions lists a user's restrictions of a kind, the newest first: at most limit, with a value of made below before.

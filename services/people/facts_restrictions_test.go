@@ -17,18 +17,18 @@ func TestMutesWithAnEnd(t *testing.T) {
 			b.t.Helper()
 			b.write(func(tx *sql.Tx) error {
 				got, is, err := people.MuteUntil(b.ctx, tx, 1, 2)
-				equal(b.t, must(got, err)(b.t), want)
-				equal(b.t, is, found)
+				wantEqual(b.t, must(got, err)(b.t), want)
+				wantEqual(b.t, is, found)
 				return nil
 			})
 		}
 		stands(time.Time{}, false)
 		for i, want := range []time.Time{until, {}, until.Add(time.Hour)} {
 			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: services.PostID(9 + i), Until: want})
-			equal(b.t, created, i == 0)
+			wantEqual(b.t, created, i == 0)
 			stands(want, true)
 		}
-		equal(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, services.Mute, 1, services.MaxPostID, 5))(b.t),
+		wantEqual(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, services.Mute, 1, services.MaxPostID, 5))(b.t),
 			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, Made: 9, Until: until.Add(time.Hour)}})
 		b.Unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
 		stands(time.Time{}, false)
@@ -46,16 +46,16 @@ func TestBlocksEndFollows(t *testing.T) {
 		blocked := func(is, byFirst bool) {
 			b.t.Helper()
 			got, by, err := people.Blocked(b.ctx, b.Bundle.DB, 1, 2)
-			equal(b.t, must([]bool{got, by}, err)(b.t), []bool{is, byFirst})
+			wantEqual(b.t, must([]bool{got, by}, err)(b.t), []bool{is, byFirst})
 		}
 		blocked(false, false)
 		created, ended := b.Restrict(block)
-		equal(b.t, created, true)
-		equal(b.t, ended, []services.Edge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
+		wantEqual(b.t, created, true)
+		wantEqual(b.t, ended, []services.Edge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
 		blocked(true, true)
 		created, ended = b.Restrict(block)
-		equal(b.t, created, false)
-		equal(b.t, len(ended), 0)
+		wantEqual(b.t, created, false)
+		wantEqual(b.t, len(ended), 0)
 		b.Restrict(against)
 		follow := func() (inserted int) {
 			b.write(func(tx *sql.Tx) (err error) {
@@ -64,13 +64,13 @@ func TestBlocksEndFollows(t *testing.T) {
 			})
 			return inserted
 		}
-		equal(b.t, follow(), 0)
-		equal(b.t, b.Unrestrict(block), true)
-		equal(b.t, b.Unrestrict(block), false)
+		wantEqual(b.t, follow(), 0)
+		wantEqual(b.t, b.Unrestrict(block), true)
+		wantEqual(b.t, b.Unrestrict(block), false)
 		blocked(true, false)
-		equal(b.t, follow(), 0)
-		equal(b.t, b.Unrestrict(against), true)
-		equal(b.t, follow(), 2)
+		wantEqual(b.t, follow(), 0)
+		wantEqual(b.t, b.Unrestrict(against), true)
+		wantEqual(b.t, follow(), 2)
 		blocked(false, false)
 	})
 }
@@ -85,12 +85,12 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 				want = append(want, r)
 			}
 			b.Restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, Made: 97})
-			equal(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, services.MaxPostID, 10))(b.t), want)
-			equal(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, 97, 2))(b.t), want[2:4])
-			equal(b.t, len(must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 9, services.MaxPostID, 2))(b.t)), 0)
+			wantEqual(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, services.MaxPostID, 10))(b.t), want)
+			wantEqual(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, 97, 2))(b.t), want[2:4])
+			wantEqual(b.t, len(must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 9, services.MaxPostID, 2))(b.t)), 0)
 			for limit, count := range map[int]int{3: 3, 5: 5, 10: 5} {
 				b.write(func(tx *sql.Tx) error {
-					equal(b.t, must(people.CountRestrictions(b.ctx, tx, kind, 1, limit))(b.t), count)
+					wantEqual(b.t, must(people.CountRestrictions(b.ctx, tx, kind, 1, limit))(b.t), count)
 					return nil
 				})
 			}
@@ -136,10 +136,10 @@ func TestHiddenAuthors(t *testing.T) {
 			r.Made = services.PostID(i + 1)
 			b.Restrict(r)
 		}
-		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
-		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
-		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 1, nil))(b.t), map[services.UserID]bool{})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 1, nil))(b.t), map[services.UserID]bool{})
 		b.Unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
-		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
 	})
 }

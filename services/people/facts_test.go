@@ -15,9 +15,9 @@ import (
 
 func TestEnsureUsers(t *testing.T) {
 	each(t, func(b *bundle) {
-		equal(b.t, b.users("carol", "alice"), []services.UserID{1, 2})
-		equal(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
-		equal(b.t, b.users("alice", "alice"), []services.UserID{2, 2})
+		wantEqual(b.t, b.users("carol", "alice"), []services.UserID{1, 2})
+		wantEqual(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
+		wantEqual(b.t, b.users("alice", "alice"), []services.UserID{2, 2})
 		b.write(func(tx *sql.Tx) error {
 			numbers, err := people.Ensure(b.ctx, tx, nil)
 			if len(numbers) != 0 {
@@ -37,7 +37,7 @@ func TestUserIDsStayDenseWhenAWriteIsUndone(t *testing.T) {
 		if !errors.Is(err, errMine) {
 			b.t.Fatal(err)
 		}
-		equal(b.t, b.users("d"), []services.UserID{1})
+		wantEqual(b.t, b.users("d"), []services.UserID{1})
 	})
 }
 
@@ -69,7 +69,7 @@ func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
 			}
 			taken[number] = key
 		}
-		equal(b.t, len(taken), users)
+		wantEqual(b.t, len(taken), users)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestProfiles(t *testing.T) {
 				return err
 			})
 		}
-		equal(b.t, must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
+		wantEqual(b.t, must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
 			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond).Add(4 * time.Microsecond)},
 			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
 		})
@@ -94,7 +94,7 @@ func TestProfiles(t *testing.T) {
 			return err
 		})
 		wantCode(b.t, err, services.NotFound)
-		equal(b.t, len(must(people.ByID(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
+		wantEqual(b.t, len(must(people.ByID(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
 	})
 }
 
@@ -113,19 +113,19 @@ func TestFollows(t *testing.T) {
 			})
 			return deleted
 		}
-		equal(b.t, insert(edge), true)
-		equal(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), false)
+		wantEqual(b.t, insert(edge), true)
+		wantEqual(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), false)
 		found, ok, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
-		equal(b.t, must(found, err)(b.t), edge)
-		equal(b.t, ok, true)
+		wantEqual(b.t, must(found, err)(b.t), edge)
+		wantEqual(b.t, ok, true)
 		found, ok, err = people.Edge(b.ctx, b.Bundle.DB, 2, 1)
-		equal(b.t, must(found, err)(b.t), services.Edge{})
-		equal(b.t, ok, false)
-		equal(b.t, remove(1, 2), true)
-		equal(b.t, remove(1, 2), false)
-		equal(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), true)
+		wantEqual(b.t, must(found, err)(b.t), services.Edge{})
+		wantEqual(b.t, ok, false)
+		wantEqual(b.t, remove(1, 2), true)
+		wantEqual(b.t, remove(1, 2), false)
+		wantEqual(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), true)
 		found, _, err = people.Edge(b.ctx, b.Bundle.DB, 1, 2)
-		equal(b.t, must(found, err)(b.t).Since, services.PostID(99))
+		wantEqual(b.t, must(found, err)(b.t).Since, services.PostID(99))
 	})
 }
 
@@ -133,7 +133,7 @@ func TestEdgesOfManyFollowers(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.follow(services.Edge{Follower: 1, Followee: 9, Since: 5}, services.Edge{Follower: 2, Followee: 9, Since: services.MaxPostID},
 			services.Edge{Follower: 3, Followee: 8, Since: 7}, services.Edge{Follower: 1<<32 - 1, Followee: 9})
-		equal(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.Edge{
+		wantEqual(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.Edge{
 			1:         {Follower: 1, Followee: 9, Since: 5, Followed: 5},
 			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID, Followed: services.MaxPostID},
 			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
@@ -145,7 +145,7 @@ func TestEdgesOfManyFollowees(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.follow(services.Edge{Follower: 9, Followee: 1, Since: 5}, services.Edge{Follower: 9, Followee: 2, Since: services.MaxPostID},
 			services.Edge{Follower: 8, Followee: 3, Since: 7}, services.Edge{Follower: 9, Followee: 1<<32 - 1})
-		equal(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.Edge{
+		wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.Edge{
 			1:         {Follower: 9, Followee: 1, Since: 5, Followed: 5},
 			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID, Followed: services.MaxPostID},
 			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
@@ -190,7 +190,7 @@ func TestImportFollows(t *testing.T) {
 			})
 		}
 		old, _, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
-		equal(b.t, must(old, err)(b.t).Since, services.PostID(5))
+		wantEqual(b.t, must(old, err)(b.t).Since, services.PostID(5))
 		if waiting, _, _, err := jobs.JobCounts(b.ctx, b.DB); waiting != 0 || err != nil {
 			b.t.Errorf("an import made %d jobs (%v)", waiting, err)
 		}
@@ -214,16 +214,16 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 		active(2) // a node whose clock is behind does not move a time back
 		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
 			for _, edge := range must(people.Followers(b.ctx, b.Bundle.DB, 1, after, limit, since))(b.t) {
-				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower), Followed: services.PostID(edge.Follower)})
+				wantEqual(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower), Followed: services.PostID(edge.Follower)})
 				numbers = append(numbers, edge.Follower)
 			}
 			return numbers
 		}
-		equal(b.t, list(0, 10, time.Time{}), []services.UserID{2, 3, 4, 5})
-		equal(b.t, list(2, 2, time.Time{}), []services.UserID{3, 4})
-		equal(b.t, list(0, 10, first), []services.UserID{2, 3, 5})
-		equal(b.t, list(0, 10, first.Add(time.Microsecond)), []services.UserID{3})
-		equal(b.t, list(5, 10, time.Time{}), []services.UserID(nil))
+		wantEqual(b.t, list(0, 10, time.Time{}), []services.UserID{2, 3, 4, 5})
+		wantEqual(b.t, list(2, 2, time.Time{}), []services.UserID{3, 4})
+		wantEqual(b.t, list(0, 10, first), []services.UserID{2, 3, 5})
+		wantEqual(b.t, list(0, 10, first.Add(time.Microsecond)), []services.UserID{3})
+		wantEqual(b.t, list(5, 10, time.Time{}), []services.UserID(nil))
 	})
 }
 
@@ -240,17 +240,17 @@ func TestActiveUsers(t *testing.T) {
 		active := func(after services.UserID, limit int) []services.UserID {
 			return must(people.ActiveUsers(b.ctx, b.Bundle.DB, after, limit, since))(b.t)
 		}
-		equal(b.t, active(0, 10), []services.UserID{2, 4})
-		equal(b.t, active(0, 1), []services.UserID{2})
-		equal(b.t, active(2, 10), []services.UserID{4})
-		equal(b.t, len(active(4, 10)), 0)
+		wantEqual(b.t, active(0, 10), []services.UserID{2, 4})
+		wantEqual(b.t, active(0, 1), []services.UserID{2})
+		wantEqual(b.t, active(2, 10), []services.UserID{4})
+		wantEqual(b.t, len(active(4, 10)), 0)
 		inactive := func(after services.UserID, limit int) []services.UserID {
 			return must(people.InactiveUsers(b.ctx, b.Bundle.DB, after, limit, since))(b.t)
 		}
-		equal(b.t, inactive(0, 10), []services.UserID{1, 3})
-		equal(b.t, inactive(0, 1), []services.UserID{1})
-		equal(b.t, inactive(1, 10), []services.UserID{3})
-		equal(b.t, len(inactive(3, 10)), 0)
+		wantEqual(b.t, inactive(0, 10), []services.UserID{1, 3})
+		wantEqual(b.t, inactive(0, 1), []services.UserID{1})
+		wantEqual(b.t, inactive(1, 10), []services.UserID{3})
+		wantEqual(b.t, len(inactive(3, 10)), 0)
 	})
 }
 
@@ -263,7 +263,7 @@ func TestVisitedBefore(t *testing.T) {
 		}
 		before := func(want time.Time) {
 			b.t.Helper()
-			got, err := people.VisitedBefore(b.ctx, b.Bundle.DB, user)
+			got, err := people.PreviousVisit(b.ctx, b.Bundle.DB, user)
 			if err != nil || !got.Equal(want) {
 				b.t.Errorf("the visit before was at %v, %v; want %v", got, err, want)
 			}
@@ -282,7 +282,7 @@ func TestVisitedBefore(t *testing.T) {
 		b.clock.advance(time.Minute)
 		seen()
 		before(last)
-		if got, err := people.VisitedBefore(b.ctx, b.Bundle.DB, 999); err != nil || !got.IsZero() {
+		if got, err := people.PreviousVisit(b.ctx, b.Bundle.DB, 999); err != nil || !got.IsZero() {
 			b.t.Errorf("of nobody: %v, %v", got, err)
 		}
 	})
@@ -310,7 +310,7 @@ func TestModesOfFollows(t *testing.T) {
 			b.t.Helper()
 			b.write(func(tx *sql.Tx) error {
 				follows, changed, err := people.SetFollowMode(b.ctx, tx, 1, followee, mode)
-				equal(b.t, []bool{follows, changed}, []bool{wantFollows, wantChanged})
+				wantEqual(b.t, []bool{follows, changed}, []bool{wantFollows, wantChanged})
 				return err
 			})
 		}
@@ -318,37 +318,37 @@ func TestModesOfFollows(t *testing.T) {
 			b.t.Helper()
 			found, _, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
 			one := must(found, err)(b.t)
-			equal(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1}, 2))(b.t)[1], one)
-			equal(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 1, []services.UserID{2}))(b.t)[2], one)
-			equal(b.t, must(people.Followers(b.ctx, b.Bundle.DB, 2, 0, 1, time.Time{}))(b.t)[0], one)
+			wantEqual(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1}, 2))(b.t)[1], one)
+			wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 1, []services.UserID{2}))(b.t)[2], one)
+			wantEqual(b.t, must(people.Followers(b.ctx, b.Bundle.DB, 2, 0, 1, time.Time{}))(b.t)[0], one)
 			return one
 		}
 		set(2, services.FollowAll, true, false)
 		set(2, services.FollowLiveOnly, true, true)
 		set(2, services.FollowLiveOnly, true, false)
 		quiet := services.Edge{Follower: 1, Followee: 2, Since: services.MaxPostID, Followed: 50, Mode: services.FollowLiveOnly}
-		equal(b.t, edge(), quiet)
-		equal(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50})
+		wantEqual(b.t, edge(), quiet)
+		wantEqual(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50})
 		set(2, services.FollowNone, true, true)
 		quiet.Mode = services.FollowNone
-		equal(b.t, edge(), quiet)
-		equal(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50, Quiet: true})
-		equal(b.t, quiet.Pulled(), services.FollowedAuthor{Author: 2, Since: services.MaxPostID})
+		wantEqual(b.t, edge(), quiet)
+		wantEqual(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50, Quiet: true})
+		wantEqual(b.t, quiet.Pulled(), services.FollowedAuthor{Author: 2, Since: services.MaxPostID})
 		set(3, services.FollowLiveOnly, true, true)
-		equal(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
-		equal(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, 3, 9))(b.t), []services.UserID{2})
+		wantEqual(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
+		wantEqual(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, 3, 9))(b.t), []services.UserID{2})
 		modes := map[services.UserID]services.FollowMode{2: services.FollowNone, 3: services.FollowLiveOnly}
-		equal(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), modes)
-		equal(b.t, len(must(people.ModesOf(b.ctx, b.Bundle.DB, 3))(b.t)), 0)
+		wantEqual(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), modes)
+		wantEqual(b.t, len(must(people.ModesOf(b.ctx, b.Bundle.DB, 3))(b.t)), 0)
 		relations := must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{2, 3}, b.clock.Now()))(b.t)
-		equal(b.t, relations[2].Mode, services.FollowNone)
+		wantEqual(b.t, relations[2].Mode, services.FollowNone)
 		set(2, services.FollowAll, true, true)
-		equal(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 50, Followed: 50})
+		wantEqual(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 50, Followed: 50})
 		set(2, services.FollowNone, true, true)
 		b.write(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.ctx, tx, 1, 2); return err })
 		set(2, services.FollowNone, false, false)
 		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 80})
-		equal(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 80, Followed: 80})
-		equal(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), map[services.UserID]services.FollowMode{3: services.FollowLiveOnly})
+		wantEqual(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 80, Followed: 80})
+		wantEqual(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), map[services.UserID]services.FollowMode{3: services.FollowLiveOnly})
 	})
 }

@@ -58,9 +58,9 @@ func ApartFromOwner(user, viewer, owner string) string {
 	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + beingErasedCondition(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
 }
 
-// Hidden returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is
+// HiddenAuthors returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is
 // shown. No user is hidden from themselves, so a viewer's own page needs no statement.
-func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+func HiddenAuthors(ctx context.Context, r sql.Reader, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
 		return hidden, nil
@@ -74,19 +74,19 @@ func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors [
 	return hidden, err
 }
 
-// Own returns the error of a command that only the author of some content may give. err is the error of reading the content.
+// CheckOwn returns the error of a command that only the author of some content may give. err is the error of reading the content.
 // argument and name are the argument and the ID by which the actor named the content, and kind is the word for the content in the
-// text. The error is NOT_FOUND as in Visible, and FORBIDDEN for another author's content.
-func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
-	if err = Visible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
+// text. The error is NOT_FOUND as in CheckVisible, and FORBIDDEN for another author's content.
+func CheckOwn(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
+	if err = CheckVisible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
 	}
 	return err
 }
 
-// Visible returns the error of reading an author's content for a viewer: hidden content gets the same error as content that never
+// CheckVisible returns the error of reading an author's content for a viewer: hidden content gets the same error as content that never
 // existed. err is the error of the read; if it is NOT_FOUND, the result has the same text as for hidden content.
-func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
+func CheckVisible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {
 		return err
@@ -111,12 +111,12 @@ UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = 
 
 var blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
 
-// Apart lists the users, among others, who block a user or are blocked by that user.
-func Apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
+// ListBlockedEitherWay lists the users, among others, who block a user or are blocked by that user.
+func ListBlockedEitherWay(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	if len(others) == 0 {
 		return nil, nil
 	}
-	return sql.Column[services.UserID](ctx, tx, blocksWith, user, others)
+	return sql.ReadColumn[services.UserID](ctx, tx, blocksWith, user, others)
 }
 
 // NoUser is services.NoUser for a user ID that the caller named and that exists. The error names the key, as if the user did not

@@ -67,7 +67,7 @@ type tester = sqltest.Tester
 
 func must[T any](value T, err error) func(t tester) T { return sqltest.Must(value, err) }
 
-func equal(t tester, got, want any) {
+func wantEqual(t tester, got, want any) {
 	t.Helper()
 	sqltest.Equal(t, got, want)
 }
@@ -75,7 +75,7 @@ func equal(t tester, got, want any) {
 // wantCode checks that an error has a code.
 func wantCode(t tester, err error, want services.Code) {
 	t.Helper()
-	sqltest.Coded(t, err, want)
+	sqltest.WantCode(t, err, want)
 }
 
 var errMine = errors.New("mine") // an error that the tests return from their own functions

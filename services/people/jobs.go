@@ -20,7 +20,7 @@ type Profiles struct {
 // NewProfiles makes the projection of profiles, and registers its kind of jobs.
 func NewProfiles(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *Profiles {
 	p := &Profiles{db, redis}
-	engine.Register(jobs.Kind{Name: jobProfile, Class: jobs.Short, Each: jobs.OfUser(p.Project), Changes: jobs.NoCounts()})
+	engine.Register(jobs.Kind{Name: jobProfile, Class: jobs.Short, Each: jobs.UserWork(p.Project), Changes: jobs.NoCounts()})
 	return p
 }
 
@@ -35,4 +35,4 @@ func (p *Profiles) Project(ctx context.Context, user services.UserID) error {
 }
 
 // ProfileJob is the job that projects a user's profile into its copy, in case the command's own attempt fails.
-func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobProfile, user) }
+func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobProfile, user) }

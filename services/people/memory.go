@@ -36,7 +36,7 @@ func NewMemory(log *changelog.Follower, facts MemoryFacts, capacity int) *Memory
 		facts:   facts,
 		numbers: changelog.NewCache[string](capacity, func(services.UserID) time.Time { return time.Time{} }),
 	}
-	log.Register(changelog.Kind{Name: LogProfile, Load: changelog.Emptied(m.empty), Apply: m.apply})
+	log.Register(changelog.Kind{Name: LogProfile, Load: changelog.LoadByClearing(m.forgetAll), Apply: m.apply})
 	return m
 }
 
@@ -48,13 +48,13 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 		if err != nil {
 			return false
 		}
-		m.Changed(number, entry.ChangedAt())
+		m.RecordChange(number, entry.ChangedAt())
 	}
 	return true
 }
 
-// empty forgets all users, after the log could not be followed.
-func (m *Memory) empty() {
+// forgetAll forgets all users, after the log could not be followed.
+func (m *Memory) forgetAll() {
 	m.Clear()
 	m.numbers.Clear()
 }
@@ -74,7 +74,7 @@ var endOfTime = time.Unix(1<<40, 0)
 // Drop forgets a user who is being erased, and reports whether their key was known. From then on the cache keeps no copy of their
 // profile; but a caller that has read their ID before may still pass it to KeepNumber.
 func (m *Memory) Drop(user services.UserID, key string) bool {
-	m.Changed(user, endOfTime)
+	m.RecordChange(user, endOfTime)
 	return m.numbers.DropIf(key, func(number services.UserID) bool { return number == user })
 }
 

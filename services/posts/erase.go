@@ -11,10 +11,10 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove an author's data beside the posts: their row in authors, and the mentions of them in others' posts.
-var Erase = []erase.Step{
-	erase.Rows("", "authors", "author", "author"),
-	erase.Sweep("", "mentions", "post", "mentioned"),
+// EraseSteps are the steps that remove an author's data beside the posts: their row in authors, and the mentions of them in others' posts.
+var EraseSteps = []erase.Step{
+	erase.DeleteRows("", "authors", "author", "author"),
+	erase.SweepRows("", "mentions", "post", "mentioned"),
 }
 
 var (
@@ -33,9 +33,9 @@ var (
 )
 
 // EraseLikes is the step that takes the user's likes back. The notifications to the posts' authors have a step of their own. No
-// index finds the likes of a user, so the table is walked in parts; see erase.Bound.
+// index finds the likes of a user, so the table is walked in parts; see erase.PartEndFinder.
 func EraseLikes() erase.Step {
-	return erase.Found("likes", likesToErase, erase.Bound("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+	return erase.UndoFound("likes", likesToErase, erase.PartEndFinder("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
 		taken := 0
 		for _, post := range found {
 			deleted, err := DeleteLike(ctx, tx, services.PostID(post), at.User)
@@ -46,7 +46,7 @@ func EraseLikes() erase.Step {
 				taken++
 			}
 		}
-		return erase.Count("likes", taken), nil
+		return erase.RemovedCounts("likes", taken), nil
 	})
 }
 
@@ -55,7 +55,7 @@ func EraseLikes() erase.Step {
 // with the time of that change, so that no cache keeps the text.
 func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
 	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
-	return erase.Found("posts", postsToErase, erase.Bound("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+	return erase.UndoFound("posts", postsToErase, erase.PartEndFinder("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
 		// All rows are locked before the logs: a transaction that holds one of the rows may be waiting for a log.
 		if _, err := tx.Run(ctx, lockErasedPosts, found); err != nil {
 			return nil, err

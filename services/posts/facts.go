@@ -81,14 +81,14 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 		}
 	}
 	if err == nil && post.Parent != 0 {
-		tx.Keep(postCounts, countChange{post: post.Parent, comments: 1})
+		tx.KeepForEnd(postCounts, countChange{post: post.Parent, comments: 1})
 	}
 	return err
 }
 
 // NewID makes an ID that is greater than the IDs of all posts, whatever the clocks say. A post with a lesser ID would be older
 // than posts that users have seen already, and would not count. Two nodes may still commit in the opposite order, so feeds look
-// back some seconds. A post of a past event (see sql.Tx.Date) is placed among the posts of its time: it counts as seen for
+// back some seconds. A post of a past event (see sql.Tx.SetDated) is placed among the posts of its time: it counts as seen for
 // readers who have seen a later post.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
 	if tx.Dated() != 0 {
@@ -117,7 +117,7 @@ func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.
 		return post, false, err
 	}
 	if post, err = read(ctx, tx, postByID, id); err == nil && changed > 0 && post.Parent != 0 {
-		tx.Keep(postCounts, countChange{post: post.Parent, comments: -1})
+		tx.KeepForEnd(postCounts, countChange{post: post.Parent, comments: -1})
 	}
 	return post, changed > 0, err
 }
@@ -198,24 +198,24 @@ func scanPost(scan func(...any) error) (post services.Post, err error) {
 
 // OfAuthor lists the author's posts that are pushed into followers' inboxes, the newest first, at most limit.
 func OfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int) ([]services.PostID, error) {
-	return sql.Column[services.PostID](ctx, db, authorPosts, author, limit)
+	return sql.ReadColumn[services.PostID](ctx, db, authorPosts, author, limit)
 }
 
-// Visible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends. The
+// HoldVisible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends. The
 // error is NOT_FOUND if there is no such post, or if the post is deleted or hidden from the viewer.
-func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
+func HoldVisible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := Hold(ctx, tx, id)
 	name := services.GlobalID(services.PostType, id.String())
-	if err = people.Visible(ctx, tx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
+	if err = people.CheckVisible(ctx, tx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
 	}
 	return post, err
 }
 
-// Own returns the error of an action on a post that only the post's author may take; err is the error of reading the post. The
+// CheckOwn returns the error of an action on a post that only the post's author may take; err is the error of reading the post. The
 // error is NOT_FOUND if there is no such post or it is hidden from the actor, and FORBIDDEN for another author's post.
-func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
-	return people.Own(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
+func CheckOwn(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
+	return people.CheckOwn(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
 // InsertMentions stores the users that a new post mentions, each once, and which of these users are in the post's list of

@@ -50,9 +50,9 @@ var (
 		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
 )
 
-// thresholdsOfAuthors is the name of the one row of thresholds. All nodes share it: if their thresholds differed, a mode could
+// thresholdsRowName is the name of the one row of thresholds. All nodes share it: if their thresholds differed, a mode could
 // change with each count.
-const thresholdsOfAuthors = "authors"
+const thresholdsRowName = "authors"
 
 // ModeOf returns how an author's posts reach followers now. It costs one look-up, for any number of followers. An author without
 // a row is small.
@@ -128,15 +128,15 @@ func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (la
 // authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
 func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
-		return sql.Column[services.UserID](ctx, db, authorsOfMany, after, followers, limit)
+		return sql.ReadColumn[services.UserID](ctx, db, authorsOfMany, after, followers, limit)
 	}
-	return sql.Column[services.UserID](ctx, db, authorsAfter, after, limit)
+	return sql.ReadColumn[services.UserID](ctx, db, authorsAfter, after, limit)
 }
 
 // PullAuthors lists authors that are listed in their followers' documents: at most limit authors with user IDs greater than
 // after, in order. No other author has pulled posts.
 func PullAuthors(ctx context.Context, db *sql.DB, after services.UserID, limit int) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, db, pullAuthors, after, limit)
+	return sql.ReadColumn[services.UserID](ctx, db, pullAuthors, after, limit)
 }
 
 // CountFollowers counts the followers of an author, up to limit.
@@ -147,12 +147,12 @@ func CountFollowers(ctx context.Context, db *sql.DB, author services.UserID, lim
 
 // ReadThresholds reads the thresholds that an admin has set; set is false when no admin has set any.
 func ReadThresholds(ctx context.Context, db *sql.DB) (thresholds services.Thresholds, set bool, err error) {
-	set, err = db.One(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
+	set, err = db.One(ctx, readThresholds, []any{thresholdsRowName}, &thresholds.Big, &thresholds.Huge)
 	return thresholds, set, err
 }
 
 // SetThresholds sets the thresholds for all nodes.
 func SetThresholds(ctx context.Context, tx *sql.Tx, thresholds services.Thresholds) error {
-	_, err := tx.Run(ctx, setThresholds, thresholdsOfAuthors, thresholds.Big, thresholds.Huge)
+	_, err := tx.Run(ctx, setThresholds, thresholdsRowName, thresholds.Big, thresholds.Huge)
 	return err
 }

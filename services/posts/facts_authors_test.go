@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// author writes an author's row and returns its version.
-func (b *bundle) author(author services.Author) (version uint64) {
+// writeAuthor writes an author's row and returns its version.
+func (b *bundle) writeAuthor(author services.Author) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		version, err = PutAuthor(b.Ctx, tx, author)
@@ -31,11 +31,11 @@ func TestAuthors(t *testing.T) {
 		})
 		pinned := services.AuthorBig
 		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, Unnamed: 2, CountedAt: b.Clock.Now()}
-		sqltest.Equal(b.T, b.author(big), uint64(1))
-		sqltest.Equal(b.T, b.author(big), uint64(2))
+		sqltest.Equal(b.T, b.writeAuthor(big), uint64(1))
+		sqltest.Equal(b.T, b.writeAuthor(big), uint64(2))
 		big.Version = 2
 		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
-		b.author(huge)
+		b.writeAuthor(huge)
 		huge.Pull, huge.Version = true, 1 // a huge author is listed in their followers' documents
 		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.Number}))(b.T), map[services.UserID]services.Author{7: big, huge.Number: huge})
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -49,7 +49,7 @@ func TestAuthors(t *testing.T) {
 			return err
 		})
 		big.Pinned = nil
-		b.author(big)
+		b.writeAuthor(big)
 		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7].Pinned, (*services.AuthorMode)(nil))
 	})
 }
@@ -62,15 +62,15 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 			{Number: 1, Mode: services.AuthorHuge}, {Number: 2, Mode: services.AuthorHuge}, {Number: 3, Mode: services.AuthorBig},
 			{Number: 4, Mode: services.AuthorSmall, Pull: true}, {Number: 5, Mode: services.AuthorHuge},
 		} {
-			b.author(author)
+			b.writeAuthor(author)
 		}
-		sqltest.Equal(b.T, sqltest.Must(PulledBy(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 4, Since: 40}})
-		sqltest.Equal(b.T, len(sqltest.Must(PulledBy(b.Ctx, b.DB, 3))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(PullAuthorsOf(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 4, Since: 40}})
+		sqltest.Equal(b.T, len(sqltest.Must(PullAuthorsOf(b.Ctx, b.DB, 3))(b.T)), 0)
 		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 0, 10))(b.T), []services.UserID{1, 2, 4, 5})
 		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 1, 2))(b.T), []services.UserID{2, 4})
-		sqltest.Equal(b.T, sqltest.Must(Pulls(b.Ctx, b.DB, 4))(b.T), true)
-		sqltest.Equal(b.T, sqltest.Must(Pulls(b.Ctx, b.DB, 3))(b.T), false)
-		sqltest.Equal(b.T, sqltest.Must(Pulls(b.Ctx, b.DB, 77))(b.T), false)
+		sqltest.Equal(b.T, sqltest.Must(IsPullAuthor(b.Ctx, b.DB, 4))(b.T), true)
+		sqltest.Equal(b.T, sqltest.Must(IsPullAuthor(b.Ctx, b.DB, 3))(b.T), false)
+		sqltest.Equal(b.T, sqltest.Must(IsPullAuthor(b.Ctx, b.DB, 77))(b.T), false)
 	})
 }
 
@@ -137,7 +137,7 @@ func TestInFlightFanouts(t *testing.T) {
 
 func TestTheLastChunkOfAnAuthor(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		b.author(services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Unnamed: 2})
+		b.writeAuthor(services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Unnamed: 2})
 		end := func() (last bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
 				last, err = EndAuthorChunk(b.Ctx, tx, 7)
@@ -158,8 +158,8 @@ func TestAuthorsForModeChecks(t *testing.T) {
 				b.MakeFollows(services.Edge{Follower: follower, Followee: followee}) // 100 has 5 followers, 101 has 4, ..., 104 has 1
 			}
 		}
-		b.author(services.Author{Number: 104})
-		b.author(services.Author{Number: 7})
+		b.writeAuthor(services.Author{Number: 104})
+		b.writeAuthor(services.Author{Number: 7})
 		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
 		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
 		sqltest.Equal(b.T, len(sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)

@@ -50,8 +50,8 @@ SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post 
 FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $2`)
 )
 
-// recount reads posts by a statement with bothCounts.
-func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []Recount, err error) {
+// readRecounts reads posts by a statement with bothCounts.
+func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []Recount, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var c Recount
 		err := scan(&c.Post, &c.Kept.Likes, &c.Kept.Comments, &c.Facts.Likes, &c.Facts.Comments)
@@ -68,19 +68,19 @@ func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Recou
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
-	return recount(ctx, db.Runner, recountPosts, asked)
+	return readRecounts(ctx, db.Runner, recountPosts, asked)
 }
 
-// Counted is a post with its counts as they are kept.
-type Counted struct {
+// CountedPost is a post with its counts as they are kept.
+type CountedPost struct {
 	Post            services.PostID
 	Likes, Comments int
 }
 
 // CountsBelow lists the newest posts below a position, of every kind, at most limit, the newest first.
-func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []Counted, err error) {
+func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []CountedPost, err error) {
 	err = db.Each(ctx, countsBelow, []any{below, limit}, func(scan func(...any) error) error {
-		var of Counted
+		var of CountedPost
 		err := scan(&of.Post, &of.Likes, &of.Comments)
 		list = append(list, of)
 		return err
@@ -95,7 +95,7 @@ func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, 0, 0}}); err != nil {
 		return err
 	}
-	found, err := recount(ctx, tx.Runner, recountPosts, sql.Rows{{post}})
+	found, err := readRecounts(ctx, tx.Runner, recountPosts, sql.Rows{{post}})
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	return nil
 }
 
-// countChange is how many likes and answers a function of a transaction added to a post, or removed. sql.Tx.Keep hands it to
+// countChange is how many likes and answers a function of a transaction added to a post, or removed. sql.Tx.KeepForEnd hands it to
 // postCounts.
 type countChange struct {
 	post            services.PostID
@@ -115,9 +115,9 @@ type countChange struct {
 }
 
 // postCounts adds the changes of a transaction to the counts, at its end, so that the rows are locked for a short time. The facts
-// decide what is added: a function calls sql.Tx.Keep only for a row that its own statement inserted or removed. Rows are locked in
+// decide what is added: a function calls sql.Tx.KeepForEnd only for a row that its own statement inserted or removed. Rows are locked in
 // the order of the posts, and all are of one part, so that transactions cannot deadlock.
-var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any) error {
+var postCounts = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, changes []any) error {
 	sums := map[services.PostID]countChange{}
 	for _, value := range changes {
 		change := value.(countChange)
@@ -149,7 +149,7 @@ var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any)
 func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.Run(ctx, insertLike, post, liker, at)
 	if changed > 0 {
-		tx.Keep(postCounts, countChange{post: post, likes: 1})
+		tx.KeepForEnd(postCounts, countChange{post: post, likes: 1})
 	}
 	return changed > 0, err
 }
@@ -158,7 +158,7 @@ func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.Run(ctx, deleteLike, post, liker)
 	if changed > 0 {
-		tx.Keep(postCounts, countChange{post: post, likes: -1})
+		tx.KeepForEnd(postCounts, countChange{post: post, likes: -1})
 	}
 	return changed > 0, err
 }

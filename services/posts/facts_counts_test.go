@@ -146,7 +146,7 @@ func (b *bundle) doPart(tx *sql.Tx, p part) error {
 // TestCountsOfPostsAreThoseOfTheFacts lets users like, unlike, answer, import, edit and delete repeatedly, in transactions of one or
 // several parts, some of which are rolled back. After each transaction the counts equal the model's and a recount of the facts.
 func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
-	histories.Fewer(t, 4)
+	histories.Reduce(t, 4)
 	eachStore(t, func(b *bundle) {
 		history := services.PostID(0)
 		rapid.Check(b.T, func(t *rapid.T) {
@@ -179,14 +179,14 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 						model = after
 					}
 				}
-				b.countsAre(t, model, posts)
+				b.wantCounts(t, model, posts)
 			}
 		})
 	})
 }
 
-// countsAre compares the counts with the model, for each viewer, and with a recount of the facts.
-func (b *bundle) countsAre(t *rapid.T, model *deedModel, posts []services.PostID) {
+// wantCounts compares the counts with the model, for each viewer, and with a recount of the facts.
+func (b *bundle) wantCounts(t *rapid.T, model *deedModel, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
 		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {
@@ -202,8 +202,8 @@ func (b *bundle) countsAre(t *rapid.T, model *deedModel, posts []services.PostID
 	}
 }
 
-// TestCountsHoldAtEachMoment runs many transactions on a few posts. Every snapshot that is read meanwhile has the counts of its facts.
-func TestCountsHoldAtEachMoment(t *testing.T) {
+// TestCountsEqualTheFactsDuringWrites runs many transactions on a few posts. Every snapshot that is read meanwhile has the counts of its facts.
+func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		posts := []services.PostID{1, 2, 3}
 		var writing atomic.Int64
@@ -262,12 +262,12 @@ func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 			_, err := tx.Lines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
-		below := func(below services.PostID, limit int) []Counted {
+		below := func(below services.PostID, limit int) []CountedPost {
 			return sqltest.Must(CountsBelow(b.Ctx, b.DB, below, limit))(b.T)
 		}
-		sqltest.Equal(b.T, below(services.MaxPostID, 10), []Counted{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
-		sqltest.Equal(b.T, below(services.MaxPostID, 1), []Counted{{Post: 6}})
-		sqltest.Equal(b.T, below(6, 1), []Counted{{Post: 5, Likes: 7, Comments: -2}})
+		sqltest.Equal(b.T, below(services.MaxPostID, 10), []CountedPost{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
+		sqltest.Equal(b.T, below(services.MaxPostID, 1), []CountedPost{{Post: 6}})
+		sqltest.Equal(b.T, below(6, 1), []CountedPost{{Post: 5, Likes: 7, Comments: -2}})
 		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Liked: true}})
 		sqltest.Equal(b.T, sqltest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
 		var group sync.WaitGroup

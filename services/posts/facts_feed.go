@@ -123,7 +123,7 @@ SELECT COALESCE(max(newest), 0) FROM (
 // posts with IDs below before, the newest first. Own posts and posts from before the follow are listed but do not count. The cost
 // grows with the number of followed authors and with limit, not with how much the authors have written.
 func HomeFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return feed(ctx, db, homeFeed, limit, reader, before)
+	return readFeed(ctx, db, homeFeed, limit, reader, before)
 }
 
 // NewestOfFeed is the newest post that HomeFeed lists now, 0 when the feed is empty.
@@ -141,16 +141,16 @@ func NewestOfFeedUntil(ctx context.Context, tx *sql.Tx, reader services.UserID, 
 // InboxFeed lists the part of HomeFeed that is in the reader's inbox: pushed posts, and the reader's own posts in either mode. A
 // rebuild fills the inbox from it.
 func InboxFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return feed(ctx, db, inboxFeed, limit, reader, before)
+	return readFeed(ctx, db, inboxFeed, limit, reader, before)
 }
 
 // UnreadFeed lists the posts that CountNew counts, the newest first, at most limit. It explains the count.
 func UnreadFeed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) ([]services.FeedEntry, error) {
-	return feed(ctx, db, unreadFeed, limit, reader, services.MaxPostID, seen)
+	return readFeed(ctx, db, unreadFeed, limit, reader, services.MaxPostID, seen)
 }
 
-// feed reads entries with a statement whose third parameter is the limit; more are the parameters after it.
-func feed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
+// readFeed reads entries with a statement whose third parameter is the limit; more are the parameters after it.
+func readFeed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
 	if limit <= 0 {
 		return nil, nil
 	}

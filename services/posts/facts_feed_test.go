@@ -163,7 +163,7 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, 
 	maps.DeleteFunc(got, func(_ services.UserID, known PulledPosts) bool { return len(known.Posts) == 0 })
 	sqltest.Equal(t, got, want)
 	for author := range want {
-		if !sqltest.Must(Pulls(b.Ctx, b.DB, author))(t) {
+		if !sqltest.Must(IsPullAuthor(b.Ctx, b.DB, author))(t) {
 			t.Fatalf("author %d has pulled posts and is no pull author", author)
 		}
 	}
@@ -266,7 +266,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 }
 
 // A self-follow, which an import may contain, changes nothing: own posts are listed once and never count.
-func TestFollowingOneself(t *testing.T) {
+func TestASelfFollowChangesNothing(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 1})
 		b.post(1, 5, 6)

@@ -42,7 +42,7 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 	if err == nil && more == len(answers) {
 		for _, post := range posts {
 			if post.Parent != 0 {
-				tx.Keep(postCounts, countChange{post: post.Parent, comments: 1})
+				tx.KeepForEnd(postCounts, countChange{post: post.Parent, comments: 1})
 			}
 		}
 	}

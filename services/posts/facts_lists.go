@@ -18,7 +18,7 @@ const (
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost returns the columns of a Shown: the columns of a post p, of its author u, and of a viewer's Engagement. In a range
+// shownPost returns the columns of a ShownPost: the columns of a post p, of its author u, and of a viewer's Engagement. In a range
 // without a listed row the columns have default values or are NULL.
 func shownPost(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
@@ -40,7 +40,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
-ORDER BY c.i, p.id DESC`, standingAnswers, sql.MostHidden, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
+ORDER BY c.i, p.id DESC`, standingAnswers, sql.MaxHiddenRows, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
 
 	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
 	// Which users are left out depends on the post's author: see people.ApartFromOwner.
@@ -57,7 +57,7 @@ WITH pages AS MATERIALIZED (
 )
 SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
-ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MostHidden, people.ApartFromOwner("a.liker", "$3", "c.owner"), people.ApartFromOwner("l.liker", "$3", "c.owner")))
+ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MaxHiddenRows, people.ApartFromOwner("a.liker", "$3", "c.owner"), people.ApartFromOwner("l.liker", "$3", "c.owner")))
 
 	// CROSS JOIN keeps the order of the tables: SQLite then looks up each post of $1, and does not walk all posts.
 	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
@@ -70,7 +70,7 @@ WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.autho
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
 	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },
-		func(scan func(...any) error, i *int) (answer Shown, position, end services.PostID, err error) {
+		func(scan func(...any) error, i *int) (answer ShownPost, position, end services.PostID, err error) {
 			answer, err = scanShown(scan, i, &end)
 			return answer, answer.ID, end, err
 		})
@@ -98,12 +98,12 @@ func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []Like
 
 // ShownTo reads posts with their authors, and with the Engagement for a viewer. Posts that are deleted or hidden from the viewer
 // are absent.
-func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]Shown, error) {
+func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]ShownPost, error) {
 	asked := make(sql.Rows, len(posts))
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
-	found := make(map[services.PostID]Shown, len(posts))
+	found := make(map[services.PostID]ShownPost, len(posts))
 	err := db.Each(ctx, shownPosts, []any{asked, viewer}, func(scan func(...any) error) error {
 		post, err := scanShown(scan)
 		found[post.ID] = post
@@ -113,7 +113,7 @@ func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []se
 }
 
 // scanShown reads a row of shownPost, after the columns that come before it.
-func scanShown(scan func(...any) error, first ...any) (post Shown, err error) {
+func scanShown(scan func(...any) error, first ...any) (post ShownPost, err error) {
 	var updated int64
 	var parent, edited sql.NullInt64
 	err = scan(append(first, &post.ID, &post.Author, &post.Kind, &parent, &post.Body, &updated, &edited,

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The statement is built like the statements of the other lists of users: see sql.UserLists. Each author has one range of
+// The statement is built like the statements of the other lists of users: see sql.ReadUserLists. Each author has one range of
 // posts_by_author for the pushed posts and one for the pulled ones. All posts of an author are shown, or none, so no range has
 // rows to skip.
 var published = sql.NewStatement("posts of users", fmt.Sprintf(`
@@ -25,8 +25,8 @@ ORDER BY c.i, p.id DESC`, `p.author = c.owner AND p.pull = c.pull AND p.id < c.b
 
 // Published reads pages of users' posts, the newest first, each with the Engagement for a viewer. It reads only posts that home
 // feeds list. The list of a user who hides from the viewer or blocks the viewer is empty.
-func Published(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[Shown], error) {
-	return sql.UserLists(ctx, db.Runner, published, viewer, pages, func(scan func(...any) error, first ...any) (Shown, uint64, error) {
+func Published(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[ShownPost], error) {
+	return sql.ReadUserLists(ctx, db.Runner, published, viewer, pages, func(scan func(...any) error, first ...any) (ShownPost, uint64, error) {
 		post, err := scanShown(scan, first...)
 		return post, uint64(post.ID), err
 	})

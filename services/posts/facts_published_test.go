@@ -39,11 +39,11 @@ func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 			_, _, err := Delete(b.Ctx, tx, 60)
 			return err
 		})
-		read := func(pages []services.UserPage) (map[services.UserPage]services.UserList[Shown], error) {
+		read := func(pages []services.UserPage) (map[services.UserPage]services.UserList[ShownPost], error) {
 			return Published(b.Ctx, b.DB, viewer, pages)
 		}
 		for size := 1; size <= 7; size++ {
-			walked, _ := peopletest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5, 6, 7}, func(post Shown) uint64 { return uint64(post.ID) }, read)
+			walked, _ := peopletest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5, 6, 7}, func(post ShownPost) uint64 { return uint64(post.ID) }, read)
 			sqltest.Equal(b.T, walked, map[services.UserID][]uint64{1: {80, 70, 65, 50, 45}, 2: {102}, 5: {105}, 6: {106}, 7: {107}})
 		}
 		page := services.UserPage{Owner: 1, Before: 60, Size: 1} // the post at that position is deleted

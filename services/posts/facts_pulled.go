@@ -69,9 +69,9 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 	return found, err
 }
 
-// PulledBy lists the pull authors that a reader follows and has not muted, and that do not hide from the reader, in order of user
+// PullAuthorsOf lists the pull authors that a reader follows and has not muted, and that do not hide from the reader, in order of user
 // ID. The reader's document lists these authors.
-func PulledBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
+func PullAuthorsOf(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
 	authors := []services.FollowedAuthor{}
 	err := db.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
 		var author services.FollowedAuthor
@@ -82,8 +82,8 @@ func PulledBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]servic
 	return authors, err
 }
 
-// Pulls reports whether an author is listed in their followers' documents.
-func Pulls(ctx context.Context, db *sql.DB, author services.UserID) (pulls bool, err error) {
+// IsPullAuthor reports whether an author is listed in their followers' documents.
+func IsPullAuthor(ctx context.Context, db *sql.DB, author services.UserID) (pulls bool, err error) {
 	_, err = db.One(ctx, authorPulls, []any{author}, &pulls)
 	return pulls, err
 }

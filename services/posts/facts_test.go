@@ -25,7 +25,7 @@ func TestPosts(t *testing.T) {
 			services.MaxPostID: long,
 		})
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error { return Insert(b.Ctx, tx, services.Post{ID: 7, Author: 2}) })
-		sqltest.Coded(b.T, err, services.Conflict)
+		sqltest.WantCode(b.T, err, services.Conflict)
 	})
 }
 
@@ -47,12 +47,12 @@ func TestDeletePost(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(post, err)(b.T), gone)
 		sqltest.Equal(b.T, deleted, false)
 		_, _, err = remove(9)
-		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.WantCode(b.T, err, services.NotFound)
 		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{6}))(b.T)[6], gone)
-		sqltest.Equal(b.T, b.published(), []services.PostID{7, 5})
+		sqltest.Equal(b.T, b.listPublished(), []services.PostID{7, 5})
 		sqltest.Equal(b.T, sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1))(b.T), []services.PostID{7})
 		err = b.Write(b.Ctx, func(tx *sql.Tx) error { return Insert(b.Ctx, tx, services.Post{ID: 6, Author: 1}) })
-		sqltest.Coded(b.T, err, services.Conflict) // its ID cannot be used again
+		sqltest.WantCode(b.T, err, services.Conflict) // its ID cannot be used again
 	})
 }
 
@@ -68,7 +68,7 @@ func TestHold(t *testing.T) {
 			return err
 		})
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := Hold(b.Ctx, tx, 6); return err })
-		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.WantCode(b.T, err, services.NotFound)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, _, err := Delete(b.Ctx, tx, 5)
 			post, err2 := Hold(b.Ctx, tx, 5)
@@ -177,8 +177,8 @@ func TestEditPost(t *testing.T) {
 		sqltest.Equal(b.T, edit("four"), want)
 		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{5}))(b.T)[5], want)
 		sqltest.Equal(b.T, len(sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T)), 0)
-		sqltest.Equal(b.T, b.published(), []services.PostID{6, 5})
+		sqltest.Equal(b.T, b.listPublished(), []services.PostID{6, 5})
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := Lock(b.Ctx, tx, 9); return err })
-		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.WantCode(b.T, err, services.NotFound)
 	})
 }

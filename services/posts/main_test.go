@@ -42,8 +42,8 @@ func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 	})
 }
 
-// published lists the posts of user 1 that are not deleted, the newest first.
-func (b *bundle) published() []services.PostID {
+// listPublished lists the posts of user 1 that are not deleted, the newest first.
+func (b *bundle) listPublished() []services.PostID {
 	b.T.Helper()
 	return sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)
 }

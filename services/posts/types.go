@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Shown is a post with its author, its counts, and whether the viewer likes it.
-type Shown struct {
+// ShownPost is a post with its author, its counts, and whether the viewer likes it.
+type ShownPost struct {
 	services.Post
 	By services.User
 	services.Engagement
@@ -29,7 +29,7 @@ type List[P comparable, T any] = services.List[P, T]
 // Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all answers.
 type (
 	AnswersPage = ListPage[services.PostID]
-	AnswerList  = List[services.PostID, Shown]
+	AnswerList  = List[services.PostID, ShownPost]
 )
 
 // Likes are listed by their place.

@@ -10,28 +10,28 @@ import (
 	"tidings/services/sql"
 )
 
-// activity returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read them,
+// activityThresholds returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read them,
 // at its very start, it returns the configured thresholds.
-func (p *Projector) activity() services.ActivityThresholds {
+func (p *Projector) activityThresholds() services.ActivityThresholds {
 	if thresholds, known := p.activityMemory.Thresholds(); known {
 		return thresholds
 	}
 	return services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 }
 
-// Activity returns the thresholds after which users count as idle and dormant now.
-func (p *Projector) Activity() services.ActivityThresholds { return p.activity() }
+// ActivityThresholds returns the thresholds after which users count as idle and dormant now.
+func (p *Projector) ActivityThresholds() services.ActivityThresholds { return p.activityThresholds() }
 
-// BeginActivity records the configured thresholds, unless an admin has set others. A node calls it at its start, so that a changed
+// RecordConfiguredThresholds records the configured thresholds, unless an admin has set others. A node calls it at its start, so that a changed
 // configuration is a change of thresholds like any other.
-func (p *Projector) BeginActivity(ctx context.Context) error {
+func (p *Projector) RecordConfiguredThresholds(ctx context.Context) error {
 	configured := services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 	return p.putThresholds(ctx, configured, false)
 }
 
-// SetActivity sets the thresholds after which users count as idle and dormant, for all nodes, until they are set again. It
+// SetActivityThresholds sets the thresholds after which users count as idle and dormant, for all nodes, until they are set again. It
 // returns INVALID unless both are 1 to 8,760 hours and the idle threshold is not above the dormant one.
-func (p *Projector) SetActivity(ctx context.Context, thresholds services.ActivityThresholds) error {
+func (p *Projector) SetActivityThresholds(ctx context.Context, thresholds services.ActivityThresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThr
 		case !set:
 			held = services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 		}
-		// Then keeps the moment before which users counted as idle by the old thresholds: these users missed pushes, however long
+		// ReplacedBy keeps the moment before which users counted as idle by the old thresholds: these users missed pushes, however long
 		// the new thresholds are.
-		if err := people.SetActivityThresholds(ctx, tx, held.Then(next, tx.Now), byAdmin); err != nil {
+		if err := people.SetActivityThresholds(ctx, tx, held.ReplacedBy(next, tx.Now), byAdmin); err != nil {
 			return err
 		}
 		return people.AppendActivityChange(ctx, tx)
@@ -68,7 +68,7 @@ func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThr
 // If both thresholds are close, the exact dormancy threshold alone could exclude a user hours before their document counts as
 // away, because documents count whole days.
 func (p *Projector) ActiveSince() time.Time {
-	dormant, idle := p.activity().DormantSince(p.clock.Now()), p.IdleSince()
+	dormant, idle := p.activityThresholds().DormantSince(p.clock.Now()), p.IdleSince()
 	if idle.Before(dormant) {
 		return idle
 	}
@@ -76,7 +76,9 @@ func (p *Projector) ActiveSince() time.Time {
 }
 
 // idleDay is the first day that is not idle: users last seen before it are idle. It counts whole days, because documents do.
-func (p *Projector) idleDay() int64 { return services.DayOf(p.activity().IdleSince(p.clock.Now())) }
+func (p *Projector) idleDay() int64 {
+	return services.DayOf(p.activityThresholds().IdleSince(p.clock.Now()))
+}
 
 // IdleSince is the cutoff for a big author's fan-out: followers last seen before it get no post pushed. It is earlier than
 // the idle threshold, because SQL may record a visit before the document does, and because other nodes learn of new
@@ -84,7 +86,7 @@ func (p *Projector) idleDay() int64 { return services.DayOf(p.activity().IdleSin
 func (p *Projector) IdleSince() time.Time {
 	const slack = 25 * time.Hour
 	now := p.clock.Now()
-	return time.Unix(services.DayOf(now.Add(-p.activity().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
+	return time.Unix(services.DayOf(now.Add(-p.activityThresholds().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
 }
 
 // Away says whether a document belongs to a user who was idle. Such a document is rebuilt, and the user becomes active,
@@ -97,10 +99,10 @@ func (p *Projector) Away(document rdb.Document) bool {
 // pushed to them.
 func (p *Projector) AwayIfSeenOn(day int64) bool { return day < p.idleDay() }
 
-// Lifetime is how long a user's keys live without a visit. It is less than the dormancy threshold, so that every user who
+// KeyLifetime is how long a user's keys live without a visit. It is less than the dormancy threshold, so that every user who
 // has keys is pushed to. Keys outlive thresholds that were lowered; their users count as away and are rebuilt when they
 // return.
-func (p *Projector) Lifetime() time.Duration {
-	after := p.activity().DormantAfter
+func (p *Projector) KeyLifetime() time.Duration {
+	after := p.activityThresholds().DormantAfter
 	return after - after/30
 }

@@ -19,8 +19,8 @@ const oneDay = 24 * time.Hour
 // setActivity sets the thresholds, and lets the world's cache read them.
 func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
-	w.Must(w.Projector.SetActivity(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
-	_, err := w.Memory.Log.RunOnce(w.TB.Context())
+	w.Must(w.Projector.SetActivityThresholds(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
+	_, err := w.Caches.Log.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
@@ -35,18 +35,18 @@ func rebuildIfAway(w *fanouttest.World, user services.UserID) {
 func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		other := w.AnotherNode()
-		if got := other.Projector.Activity(); got.IdleAfter != 7*oneDay || got.DormantAfter != 30*oneDay {
+		if got := other.Projector.ActivityThresholds(); got.IdleAfter != 7*oneDay || got.DormantAfter != 30*oneDay {
 			t.Fatalf("before anything is set: %+v", got)
 		}
 		setActivity(w, 2*oneDay, 5*oneDay)
-		_, err := other.Memory.Log.RunOnce(t.Context())
+		_, err := other.Caches.Log.RunOnce(t.Context())
 		w.Must(err)
 		for name, node := range map[string]*projector.Projector{"this": w.Projector, "another": other.Projector} {
-			if got := node.Activity(); got.IdleAfter != 2*oneDay || got.DormantAfter != 5*oneDay {
+			if got := node.ActivityThresholds(); got.IdleAfter != 2*oneDay || got.DormantAfter != 5*oneDay {
 				t.Errorf("%s node goes by %+v: want 2 and 5 days", name, got)
 			}
 		}
-		err = w.Projector.SetActivity(t.Context(), services.ActivityThresholds{IdleAfter: 6 * oneDay, DormantAfter: 5 * oneDay})
+		err = w.Projector.SetActivityThresholds(t.Context(), services.ActivityThresholds{IdleAfter: 6 * oneDay, DormantAfter: 5 * oneDay})
 		if services.CodeOf(err) != services.Invalid {
 			t.Errorf("idle after dormant: %v: want INVALID", err)
 		}
@@ -57,10 +57,10 @@ func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	start := func(w *fanouttest.World, idle time.Duration) services.ActivityThresholds {
 		node := w.AnotherNodeWith(w.Redis, func(cfg *projector.Config) { cfg.IdleAfter = idle })
-		w.Must(node.Projector.BeginActivity(t.Context()))
-		_, err := node.Memory.Log.RunOnce(t.Context())
+		w.Must(node.Projector.RecordConfiguredThresholds(t.Context()))
+		_, err := node.Caches.Log.RunOnce(t.Context())
 		w.Must(err)
-		return node.Projector.Activity()
+		return node.Projector.ActivityThresholds()
 	}
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		if got := start(w, 3*oneDay); got.IdleAfter != 3*oneDay {
@@ -82,12 +82,12 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 // of the thresholds that held when it was published.
 func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 	w := world(t)
-	users := w.Users(5)
+	users := w.MakeUsers(5)
 	small, big, readers := users[0], users[1], users[2:]
 	w.Follow(small, readers...)
 	w.Follow(big, readers...)
 	w.SetMode(big, services.AuthorBig)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	rapid.Check(t, func(rt *rapid.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 3).Draw(rt, "step") {
@@ -99,21 +99,21 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 			case 2:
 				w.Post(big)
 				w.Post(small)
-				w.Work(w.Fanout)
+				w.RunDueJobs(w.Fanout)
 			default:
 				user := rapid.SampledFrom(readers).Draw(rt, "reader")
 				w.Write(func(ctx context.Context, tx *sql.Tx) error {
 					return people.MarkActive(ctx, tx, []services.UserID{user})
 				})
 				rebuildIfAway(w, user)
-				w.Agree(user)
+				w.CheckAgainstFacts(user)
 			}
 		}
-		w.Work(w.Fanout)
+		w.RunDueJobs(w.Fanout)
 		for _, user := range readers {
 			rebuildIfAway(w, user)
 		}
-		w.Agree(readers...)
+		w.CheckAgainstFacts(readers...)
 	})
 }
 
@@ -123,12 +123,12 @@ func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 	for _, dormant := range []time.Duration{oneDay, oneDay + 6*time.Hour, 3 * oneDay} {
 		t.Run(dormant.String(), func(t *testing.T) {
 			w := world(t)
-			users := w.Users(3)
+			users := w.MakeUsers(3)
 			small, big, reader := users[0], users[1], users[2]
 			w.Follow(small, reader)
 			w.Follow(big, reader)
 			w.SetMode(big, services.AuthorBig)
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			now := w.Clock.Now()
 			w.Clock.Advance(now.Truncate(oneDay).Add(oneDay + 10*time.Hour).Sub(now))
 			w.Must(w.Projector.Rebuild(t.Context(), reader))
@@ -138,9 +138,9 @@ func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 				w.Clock.Advance(5 * time.Hour)
 				w.Post(small)
 				w.Post(big)
-				w.Work(w.Fanout)
+				w.RunDueJobs(w.Fanout)
 				if !w.Projector.Away(w.Document(reader)) {
-					w.Agree(reader)
+					w.CheckAgainstFacts(reader)
 				}
 			}
 			if posts < 6 {

@@ -9,12 +9,12 @@ import (
 	"tidings/services/sql"
 )
 
-// Arrival writes a feature's own data when a user visits. It runs in the transaction that records the visit, and before the
+// VisitWriter writes a feature's own data when a user visits. It runs in the transaction that records the visit, and before the
 // visit is recorded, so it still reads the time of the previous visit. It may be repeated.
-type Arrival func(ctx context.Context, tx *sql.Tx, user services.UserID) error
+type VisitWriter func(ctx context.Context, tx *sql.Tx, user services.UserID) error
 
-// OnArrival registers an arrival. All features register theirs before the first visit.
-func (p *Projector) OnArrival(write Arrival) { p.arrivals = append(p.arrivals, write) }
+// OnVisit registers a VisitWriter. All features register theirs before the first visit.
+func (p *Projector) OnVisit(write VisitWriter) { p.visitWriters = append(p.visitWriters, write) }
 
 // visit is the day of a visit, since 1970, and how long the user's keys live from now on unless the user comes again.
 type visit struct {
@@ -30,8 +30,8 @@ const leastLifetime = time.Hour
 // so long ago that not all posts are pushed to the user any more: their document is not shown until they return.
 func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reason rebuildReason) (latest visit, pushed bool, err error) {
 	if reason == forVisit {
-		err := p.Arrive(ctx, user)
-		return visit{p.today(), p.Lifetime()}, err == nil, err
+		err := p.RecordVisit(ctx, user)
+		return visit{p.today(), p.KeyLifetime()}, err == nil, err
 	}
 	visits, err := people.LastVisits(ctx, p.store, []services.UserID{user})
 	if err != nil || visits[user].Before(p.IdleSince()) {
@@ -40,14 +40,14 @@ func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reaso
 	seen := visits[user]
 	// The keys live as long as if they had been made at that visit. If another node's clock is ahead, the visit may lie in the
 	// future: it then counts as now.
-	lifetime := p.Lifetime() - max(0, p.clock.Now().Sub(seen))
+	lifetime := p.KeyLifetime() - max(0, p.clock.Now().Sub(seen))
 	return visit{services.DayOf(seen), max(lifetime, leastLifetime)}, true, nil
 }
 
-// Arrive records a visit, which makes the user active, and runs every feature's Arrival.
-func (p *Projector) Arrive(ctx context.Context, user services.UserID) error {
+// RecordVisit records a visit, which makes the user active, and runs every feature's VisitWriter.
+func (p *Projector) RecordVisit(ctx context.Context, user services.UserID) error {
 	return p.store.Write(ctx, func(tx *sql.Tx) error {
-		for _, write := range p.arrivals {
+		for _, write := range p.visitWriters {
 			if err := write(ctx, tx, user); err != nil {
 				return err
 			}

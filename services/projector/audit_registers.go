@@ -13,7 +13,7 @@ import (
 // registersFromFacts returns the versioned fields that a user's document should have, in the order of their names. The audit reads
 // the facts by statements of its own. If it used the readers of rebuilds, it would accept the output of a wrong reader.
 func (p *Projector) registersFromFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	for _, reader := range p.readers {
+	for _, reader := range p.registerReaders {
 		registers, err := reader.audit(ctx, user)
 		if err != nil {
 			return nil, fmt.Errorf("audited registers of %s: %w", reader.name, err)

@@ -179,13 +179,13 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 		}
 		freed.add(Freed{Orphans: uint64(orphans), Endless: uint64(endless), Keys: uint64(orphans + endless)})
 	}
-	if err := c.trimLists(ctx, found.Lists, &freed); err != nil {
+	if err := c.trimLists(ctx, found.LongLists, &freed); err != nil {
 		return from, false, err
 	}
-	if len(found.Long) == 0 {
+	if len(found.LongInboxes) == 0 {
 		return to, ended, nil
 	}
-	results, cut, err := redis.TrimInboxes(ctx, found.Long)
+	results, cut, err := redis.TrimInboxes(ctx, found.LongInboxes)
 	if err != nil {
 		return from, false, err
 	}
@@ -194,7 +194,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
 		}
 	}
-	c.projector.hint(ctx, found.Long, results)
+	c.projector.sendHints(ctx, found.LongInboxes, results)
 	return to, ended, nil
 }
 

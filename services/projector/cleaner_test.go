@@ -59,11 +59,11 @@ func absent(w *fanouttest.World, user services.UserID) bool {
 // A run removes the entries that no list shows and the keys of dormant and unknown users, and no other key.
 func TestCleanerFrees(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(5)
+		users := w.MakeUsers(5)
 		author, reader, dormant, never := users[0], users[1], users[2], users[3]
 		w.Follow(author, reader, dormant)
 		w.Posts(author, 320)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Clock.Advance(31 * 24 * time.Hour)
 		for _, user := range []services.UserID{author, reader} {
 			w.Must(w.Projector.Rebuild(t.Context(), user))
@@ -81,7 +81,7 @@ func TestCleanerFrees(t *testing.T) {
 				t.Errorf("something is kept of user %d: %+v", user, rdbtest.Snapshot(w.TB, w.Redis, user))
 			}
 		}
-		w.Agree(author, reader)
+		w.CheckAgainstFacts(author, reader)
 		if held := rdbtest.Snapshot(w.TB, w.Redis, reader); len(held.Entries) != services.Retention || held.Floor == 0 {
 			t.Errorf("the inbox holds %d entries above %s", len(held.Entries), held.Floor)
 		}
@@ -95,29 +95,29 @@ func TestCleanerFrees(t *testing.T) {
 		for range 5 {
 			w.Post(author)
 		}
-		w.Quiet(w.Fanout)
-		w.Agree(reader)
+		w.RunAllJobs(w.Fanout)
+		w.CheckAgainstFacts(reader)
 		w.Must(w.Projector.Rebuild(t.Context(), dormant))
-		w.Agree(dormant)
+		w.CheckAgainstFacts(dormant)
 	})
 }
 
 // After an inbox was trimmed and posts in it were deleted, it is refilled with posts that the trim had removed.
-func TestATrimmedInboxIsFilledUp(t *testing.T) {
+func TestDeletionsRefillATrimmedInbox(t *testing.T) {
 	w := world(t)
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
 	posts := w.Posts(users[0], 330)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	run(w, w.Projector.Cleaner(cleanEvery))
 	for _, post := range posts[len(posts)-12:] {
 		w.Delete(post)
 	}
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	if held := w.Inbox(users[1]); len(held) != services.Retention {
 		t.Errorf("%d are listed", len(held))
 	}
-	w.Agree(users[1])
+	w.CheckAgainstFacts(users[1])
 }
 
 // slowCleaner is a cleaner with a slow connection to Redis, so that much can happen between its reads and its drops.
@@ -138,11 +138,11 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg projector.Config
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Projector: func(c *projector.Config) { cfg = *c }})
-	users := w.Users(people)
+	users := w.MakeUsers(people)
 	author := users[0]
 	w.Follow(author, users[1:]...)
 	w.Posts(author, 3)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	cleaners := []*projector.Cleaner{w.Projector.Cleaner(cleanEvery), slowCleaner(t, w, cfg)}
 	for round := range rounds {
 		w.Clock.Advance(31 * 24 * time.Hour)
@@ -170,13 +170,13 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 		busy.Wait()
 		for i, user := range users[1:] {
 			if comes(i + 1) {
-				w.Agree(user)
+				w.CheckAgainstFacts(user)
 			}
 		}
 		run(w, cleaners[0])
 		for i, user := range users[1:] {
 			if comes(i + 1) {
-				w.Agree(user)
+				w.CheckAgainstFacts(user)
 			} else if !absent(w, user) {
 				t.Errorf("round %d: user %d was not here and is kept", round, user)
 			}

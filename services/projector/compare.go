@@ -20,8 +20,8 @@ import (
 // prints the same for equal facts, and the names of the differences.
 type AuditPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
 
-// namedPart is a registered part.
-type namedPart struct {
+// namedAuditPart is a registered part.
+type namedAuditPart struct {
 	name string
 	look AuditPart
 }
@@ -33,7 +33,7 @@ func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 			panic(fmt.Sprintf("projector: the audit of %q is registered twice", name))
 		}
 	}
-	p.auditParts = append(p.auditParts, namedPart{name, part})
+	p.auditParts = append(p.auditParts, namedAuditPart{name, part})
 }
 
 // Comparison is the result of one comparison of a user's view (their document and inbox) with the facts.
@@ -68,9 +68,9 @@ func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb
 	return seen, nil
 }
 
-// Remake empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view that
+// EmptyAndRestore empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view that
 // cannot be trusted. It is no visit: the view of a user who is away stays empty until they return.
-func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
+func (p *Projector) EmptyAndRestore(ctx context.Context, user services.UserID) error {
 	if err := p.redis.Reset(ctx, user); err != nil {
 		return err
 	}
@@ -79,9 +79,9 @@ func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
 }
 
 // Recount makes a user's view (their document and inbox) anew from the facts, even a correct one, and returns the parts in which it
-// differed. Changes that had not reached the view yet count as differences too. Unlike Remake it is a visit.
+// differed. Changes that had not reached the view yet count as differences too. Unlike EmptyAndRestore it is a visit.
 func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
-	snapshots, err := p.redis.Snapshots(ctx, []services.UserID{user})
+	snapshots, err := p.redis.ReadSnapshots(ctx, []services.UserID{user})
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 // the future would keep later visits from being recorded, so that the user would become dormant although they visit.
 func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
-	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
+	if shown.RemovedAt.After(time.UnixMicro(int64(stamp)).Add(slack)) {
 		differs = append(differs, "stamp of the last removal")
 	}
 	if shown.Document.Day > p.today()+1 {
@@ -128,8 +128,8 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 		want[register.Field] = register.Value
 	}
 	var differs []string
-	for _, field := range p.redis.RegisterFields() {
-		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), cmp.Or(shown.Fields[field], rdb.Unborn)) {
+	for _, field := range p.redis.VersionedFieldNames() {
+		if !sameRegister(field, cmp.Or(want[field], rdb.InitialValue), cmp.Or(shown.Fields[field], rdb.InitialValue)) {
 			differs = append(differs, "register "+field)
 		}
 	}
@@ -137,7 +137,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 	_, from, _ := strings.Cut(want[rdb.AnnouncementField], ";")
 	_, from, _ = strings.Cut(from, ";")
 	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
-		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && number(afterVersion(shown.Fields[field])) <= number(from) {
+		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && parseNumber(afterVersion(shown.Fields[field])) <= parseNumber(from) {
 			want[field] = shown.Fields[field]
 		}
 		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] != shown.Fields[field] {
@@ -160,9 +160,9 @@ func afterVersion(value string) string {
 	return rest
 }
 
-// number is the number in a text. A text that is no number counts as the greatest number, so that no comparison takes it for
+// parseNumber parses the number in a text. A text that is no number counts as the greatest number, so that no comparison takes it for
 // right.
-func number(text string) uint64 {
+func parseNumber(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil && text != "" {
 		return ^uint64(0)
@@ -183,12 +183,12 @@ func sameRegister(field, want, got string) bool {
 	}
 	// today is the later of the two days: counts move forward and never back.
 	today := max(a.Day, b.Day)
-	return aged(a, today) == aged(b, today)
+	return ageCounts(a, today) == ageCounts(b, today)
 }
 
-// aged returns counts as they are on a later day: each moves to an older place, and counts that have passed the last place are
+// ageCounts returns counts as they are on a later day: each moves to an older place, and counts that have passed the last place are
 // added to Older.
-func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
+func ageCounts(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.Day
 	moved := counts
 	moved.Day, moved.Days = today, [len(counts.Days)]int{}

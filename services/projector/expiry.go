@@ -16,5 +16,5 @@ func (p *Projector) AgeFeeds(ctx context.Context, readers []services.UserID, tod
 	if err != nil {
 		return err
 	}
-	return p.Changed(ctx, readers, results)
+	return p.HintAndMark(ctx, readers, results)
 }

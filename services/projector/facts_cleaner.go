@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// cleanerRedis names the one row: the cleaner of Redis.
-const cleanerRedis = "redis"
+// cleanerRowName is the name of the one row: the cleaner of Redis.
+const cleanerRowName = "redis"
 
 // The one row of the table has two states. With a place, a run is under way, and the node with the token holds it until the
 // lease ends. Without a place, no run is under way, and began_at says when the last one began.
@@ -53,7 +53,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	var token string
 	var beganAt, leaseUntil, doneAt int64
 	var doneFreed string
-	if _, err := s.One(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+	if _, err := s.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
 	// The state is read first, because almost every poll finds that no turn is due, and then writes nothing.
@@ -67,7 +67,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	turn.token = rand.Text()
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		// The token that was read makes the update a compare-and-swap: of two nodes that saw the turn free, one gets it.
-		changed, err := tx.Run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
+		changed, err := tx.Run(ctx, takeCleaner, cleanerRowName, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
 		taken = changed == 1
 		return err
 	})
@@ -81,9 +81,9 @@ func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bo
 		var changed int
 		var err error
 		if ended {
-			changed, err = tx.Run(ctx, endCleaner, cleanerRedis, turn.token, tx.Now, turn.Freed)
+			changed, err = tx.Run(ctx, endCleaner, cleanerRowName, turn.token, tx.Now, turn.Freed)
 		} else {
-			changed, err = tx.Run(ctx, passCleaner, cleanerRedis, turn.token, turn.Place, turn.Freed)
+			changed, err = tx.Run(ctx, passCleaner, cleanerRowName, turn.token, turn.Place, turn.Freed)
 		}
 		held = changed == 1
 		return err
@@ -94,7 +94,7 @@ func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bo
 // askForCleaning makes the next run due at once, unless one is under way.
 func askForCleaning(ctx context.Context, s *sql.DB) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Run(ctx, askCleaner, cleanerRedis)
+		_, err := tx.Run(ctx, askCleaner, cleanerRowName)
 		return err
 	})
 }
@@ -103,7 +103,7 @@ func askForCleaning(ctx context.Context, s *sql.DB) error {
 func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) {
 	var place, freed, token string
 	var beganAt, leaseUntil, doneAt int64
-	_, err = s.One(ctx, cleanerState, []any{cleanerRedis}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
+	_, err = s.One(ctx, cleanerState, []any{cleanerRowName}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
 	if doneAt > 0 {
 		run.EndedAt = sql.FromMicros(doneAt)
 	}

@@ -33,7 +33,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.seen, err = positions.Of(ctx, p.store, user, positions.HomePage, ""); err != nil {
 		return nil, nil, err
 	}
-	if facts.pulled, err = p.pulledBy(ctx, user); err != nil {
+	if facts.pulled, err = p.pullAuthorsOf(ctx, user); err != nil {
 		return nil, nil, err
 	}
 	if facts.modes, err = people.ModesOf(ctx, p.store, user); err != nil {
@@ -94,14 +94,14 @@ func feedDiffers(facts homeFeedFacts, shown rdb.Snapshot) (differs []string) {
 	}
 	// The count must follow from the list by the rule of the scripts, and agree with SQL: equal, or a lower bound that is
 	// marked as one.
-	more := counting > services.Retention || shown.Unlisted > mark
+	more := counting > services.Retention || shown.TrimmedCounted > mark
 	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
 	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
 		differs = append(differs, "home feed: count")
 	}
-	// The marks Uncounted and Unlisted may be ahead of the posts that exist now, because the posts that set them may have been
+	// The marks NewestUncounted and TrimmedCounted may be ahead of the posts that exist now, because the posts that set them may have been
 	// deleted.
-	if shown.Uncounted < uncounted || shown.Unlisted < facts.unlisted || shown.Unlisted > shown.Floor {
+	if shown.NewestUncounted < uncounted || shown.TrimmedCounted < facts.unlisted || shown.TrimmedCounted > shown.Floor {
 		differs = append(differs, "home feed: marks of the list")
 	}
 	return differs

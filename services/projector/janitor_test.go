@@ -16,14 +16,14 @@ import (
 func TestTheJanitorDeletesOldRows(t *testing.T) {
 	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		user := w.Users(1)[0]
+		user := w.MakeUsers(1)[0]
 		janitor := w.Projector.Janitor()
 		remember := func(key string) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				if _, err := changelog.AppendLog(ctx, tx, "post", key, nil); err != nil {
 					return err
 				}
-				return jobs.Remember(ctx, tx, "u1", key, jobs.Remembered{BodyHash: []byte(key)})
+				return jobs.RememberRequest(ctx, tx, "u1", key, jobs.RememberedRequest{BodyHash: []byte(key)})
 			})
 		}
 		remember("first")
@@ -45,6 +45,6 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 		if err := janitor.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
 		}
-		w.Agree(user)
+		w.CheckAgainstFacts(user)
 	})
 }

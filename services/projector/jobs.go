@@ -20,16 +20,16 @@ const (
 // count.
 func (p *Projector) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobPolicy, Class: jobs.Short, Each: jobs.OfUser(p.ProjectPolicy), Changes: jobs.CountsOf(jobs.FirstUser, services.Sources...)},
-		{Name: jobRefill, Class: jobs.Short, Each: jobs.OfUser(p.Refill), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
+		{Name: jobPolicy, Class: jobs.Short, Each: jobs.UserWork(p.ProjectPolicy), Changes: jobs.CountsOf(jobs.FirstUser, services.Sources...)},
+		{Name: jobRefill, Class: jobs.Short, Each: jobs.UserWork(p.Refill), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
 	}
 }
 
 // PolicyJob projects a user's display policy into their document.
-func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobPolicy, user) }
+func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobPolicy, user) }
 
 // RefillJob reads a user's inbox from the facts again, because it has room for older posts. See Refill.
-func RefillJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobRefill, user) }
+func RefillJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobRefill, user) }
 
 // QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
 // needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.

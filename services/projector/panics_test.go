@@ -12,27 +12,27 @@ import (
 // A rebuild that panics fails the job that asked for it, alone: it is tried again later, and the other refills of its claim are done.
 func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 	w := world(t)
-	panicFor := w.FaultyRebuild()
-	users := w.Users(4)
+	panicFor := w.RegisterFaultyRebuild()
+	users := w.MakeUsers(4)
 	quiet, loud, reader, other := users[0], users[1], users[2], users[3]
 	w.Posts(quiet, services.Retention+100)
 	w.Posts(loud, services.Retention+100)
 	w.Follow(quiet, reader, other)
 	w.Follow(loud, reader, other)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 
 	panicFor(reader)
 	w.Unfollow(loud, reader, other)
-	w.Work(w.Fanout)
-	w.Agree(other)
-	if waiting, dead := w.Jobs(); waiting != 1 || dead != 0 {
+	w.RunDueJobs(w.Fanout)
+	w.CheckAgainstFacts(other)
+	if waiting, dead := w.CountJobs(); waiting != 1 || dead != 0 {
 		t.Errorf("%d jobs wait and %d are dead", waiting, dead)
 	}
 	panicFor()
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Must(w.Projector.Rebuild(t.Context(), reader)) // the view that the panic left half made is made by the next visit
-	w.Agree(reader)
-	if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 || len(w.Inbox(reader)) != services.Retention {
+	w.CheckAgainstFacts(reader)
+	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 || len(w.Inbox(reader)) != services.Retention {
 		t.Errorf("%d jobs wait, %d are dead, %d posts are listed", waiting, dead, len(w.Inbox(reader)))
 	}
 }
@@ -41,15 +41,15 @@ func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 // anew.
 func TestCallersShareAPanic(t *testing.T) {
 	w := world(t)
-	panicFor := w.FaultyRebuild()
-	user := w.Users(1)[0]
+	panicFor := w.RegisterFaultyRebuild()
+	user := w.MakeUsers(1)[0]
 	panicFor(user)
 	const callers = 3
 	errs := make(chan error, callers)
 	running, release := make(chan struct{}), make(chan struct{})
 	for range callers {
 		go func() {
-			errs <- w.Projector.Once(t.Context(), "shared", "the test's view", func(context.Context) error {
+			errs <- w.Projector.RunSharedRebuild(t.Context(), "shared", "the test's view", func(context.Context) error {
 				close(running) // twice would be a second run
 				<-release
 				panic("while it is shared")
@@ -71,7 +71,7 @@ func TestCallersShareAPanic(t *testing.T) {
 	eventually.Holds(t, "the slots are free", func() bool { return w.Projector.RebuildStats().Running == 0 })
 	panicFor()
 	w.Must(w.Projector.Rebuild(t.Context(), user))
-	w.Agree(user)
+	w.CheckAgainstFacts(user)
 }
 
 // Rows whose deletion panics fail like those whose deletion fails: the other rows are dropped in the same turn, and the error has the

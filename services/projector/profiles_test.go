@@ -12,7 +12,7 @@ import (
 
 func TestAProfileReachesItsCopy(t *testing.T) {
 	w := world(t)
-	user := w.Users(1)[0]
+	user := w.MakeUsers(1)[0]
 	name := "Ada"
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := people.SetProfile(ctx, tx, user, &name, nil); err != nil {
@@ -20,7 +20,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 		}
 		return jobs.Enqueue(ctx, tx, people.ProfileJob(user))
 	})
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})
 	w.Must(err)
 	if copies[user].Name != name {

@@ -7,13 +7,13 @@
 // fails and its job tries again.
 //
 // There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL, Put
-// writes it, and Changed sends hints and marks the user for the change stream. A view that is missing or broken, or whose user was
+// writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken, or whose user was
 // away, takes the long one, Rebuild:
 //
-//  1. Arrive records the visit, so that all posts published from now on are pushed to the user. Refill and Restore, which jobs and
+//  1. RecordVisit records the visit, so that all posts published from now on are pushed to the user. Refill and Restore, which jobs and
 //     the audit call, are no visits: they skip this step, make no document, and leave users who are away to their return.
 //  2. rdb.BeginRebuild makes the missing keys, marked as being built, and returns a stamp. Writers find these keys and use them.
-//  3. rebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
+//  3. readRebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
 //  4. rdb.EndRebuild merges these facts under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
 //
 // Readers answer from SQL in the meantime. The audit (Compare) reads the same facts by other statements and names the
@@ -69,17 +69,17 @@ type Projector struct {
 
 	// rebuilds, slots, rebuilt, skew and clamped guard themselves. Registrations fill the other fields from here on before the first
 	// job; afterwards these are only read.
-	rebuilds     singleflight.Group
-	slots        chan struct{} // of rebuilds
-	rebuilt      rebuildCounts // the numbers that RebuildStats returns
-	readers      []namedReader // of versioned fields
-	auditParts   []namedPart
-	rebuildParts []namedRebuildPart
-	arrivals     []Arrival
-	expiring     []expiringRows
-	hosts        HostsOf
-	skew         skew
-	clamped      atomic.Uint64 // documents in which a count was negative
+	rebuilds        singleflight.Group
+	slots           chan struct{} // of rebuilds
+	rebuilt         rebuildCounts // the numbers that RebuildStats returns
+	registerReaders []namedReader // of versioned fields
+	auditParts      []namedAuditPart
+	rebuildParts    []namedRebuildPart
+	visitWriters    []VisitWriter
+	expiring        []expiringRows
+	hosts           HostsOf
+	skew            skew
+	clamped         atomic.Uint64 // documents in which a count was negative
 	// marks and marking belong together: see OnMark.
 	marks   []func(ctx context.Context, users []services.UserID) error
 	marking []func() bool
@@ -125,13 +125,13 @@ func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserI
 
 // Marking reports whether Mark does anything now. If it does not, a job need not read users only to mark them.
 func (p *Projector) Marking(ctx context.Context) bool {
-	return jobs.Within(ctx) && slices.ContainsFunc(p.marking, func(marking func() bool) bool { return marking() })
+	return jobs.InJob(ctx) && slices.ContainsFunc(p.marking, func(marking func() bool) bool { return marking() })
 }
 
 // Mark records users whose documents a job has changed. Outside of a job it does nothing: a document that a command changes
 // at once is changed again by its job.
 func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
-	if len(p.marks) == 0 || !jobs.Within(ctx) {
+	if len(p.marks) == 0 || !jobs.InJob(ctx) {
 		return nil
 	}
 	for _, mark := range p.marks {
@@ -142,16 +142,16 @@ func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
 	return nil
 }
 
-// Changed sends hints for the documents that a job has changed, and records all the users by Mark. If it fails, the job must
+// HintAndMark sends hints for the documents that a job has changed, and records all the users by Mark. If it fails, the job must
 // run again.
-func (p *Projector) Changed(ctx context.Context, users []services.UserID, results []redis.Result) error {
-	p.hint(ctx, users, results)
+func (p *Projector) HintAndMark(ctx context.Context, users []services.UserID, results []redis.Result) error {
+	p.sendHints(ctx, users, results)
 	return p.Mark(ctx, users)
 }
 
-// hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
+// sendHints notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
 // the change.
-func (p *Projector) hint(ctx context.Context, users []services.UserID, results []redis.Result) {
+func (p *Projector) sendHints(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
 	// Only an Applied result has Nodes: a document that did not change needs no hint.
 	for i, result := range results {
@@ -174,7 +174,7 @@ func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, 
 	if err != nil {
 		return nil, err
 	}
-	p.hint(ctx, users, results)
+	p.sendHints(ctx, users, results)
 	// Same means that the document is above the version already, or will be: the clock of Redis has passed the version.
 	for i, result := range results {
 		if result.Status != redis.Missing {

@@ -72,7 +72,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 		// a whole view, and any run makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
-	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
+	err := p.RunSharedRebuild(ctx, key, "the feed", func(ctx context.Context) (err error) {
 		own, err = p.rebuild(ctx, user, reason, writes)
 		return err
 	})
@@ -84,11 +84,11 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 
-// Once rebuilds data of a user from the facts, in one of the slots of rebuilds; view is the name of the data in errors. Concurrent
+// RunSharedRebuild rebuilds data of a user from the facts, in one of the slots of rebuilds; view is the name of the data in errors. Concurrent
 // callers with the same key share one run; it continues when its first caller gives up. A panic of the run is the error of all of
 // them.
-func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
-	p.rebuilt.call()
+func (p *Projector) RunSharedRebuild(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
+	p.rebuilt.countCall()
 	// The run has a context of its own, because its first caller may give up while others wait for it.
 	done := p.rebuilds.DoChan(key, func() (_ any, err error) {
 		// singleflight would raise a panic again in a goroutine of its own, where nothing recovers it and the process ends.
@@ -102,19 +102,19 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 		case <-ctx.Done():
 			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "%s waits for others that are being rebuilt: try again", view)
 		}
-		p.rebuilt.begin()
-		defer p.rebuilt.end()
+		p.rebuilt.countBegin()
+		defer p.rebuilt.countEnd()
 		return nil, rebuild(ctx)
 	})
 	select {
 	case <-ctx.Done():
 		go func() {
 			<-done
-			p.rebuilt.answer()
+			p.rebuilt.countAnswer()
 		}()
 		return services.Wrapf(services.Unavailable, ctx.Err(), "%s is being rebuilt: try again", view)
 	case result := <-done:
-		p.rebuilt.answer()
+		p.rebuilt.countAnswer()
 		return result.Err
 	}
 }
@@ -123,33 +123,33 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 type RebuildStats struct {
 	Running, Most int    // rebuilds that run now, and the most that ran at once
 	Begun         uint64 // since the start
-	// Pending counts the calls of Once whose run has not ended: each of those that share a run, and also those whose run waits for a
+	// Pending counts the calls of RunSharedRebuild whose run has not ended: each of those who share a run, and also those whose run waits for a
 	// slot or whose caller gave up.
 	Pending int
 }
 
-// rebuildCounts counts the runs of Once for metrics.
+// rebuildCounts counts the runs of RunSharedRebuild for metrics.
 type rebuildCounts struct {
 	mu    sync.Mutex
 	stats RebuildStats
 }
 
-// call counts a call of Once. Its run may begin later, or have begun.
-func (r *rebuildCounts) call() {
+// countCall counts a call of RunSharedRebuild. Its run may begin later, or have begun.
+func (r *rebuildCounts) countCall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Pending++
 }
 
-// answer counts the end of a call's run.
-func (r *rebuildCounts) answer() {
+// countAnswer counts the end of a call's run.
+func (r *rebuildCounts) countAnswer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Pending--
 }
 
-// begin counts a run that has got its slot.
-func (r *rebuildCounts) begin() {
+// countBegin counts a run that has got its slot.
+func (r *rebuildCounts) countBegin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Begun++
@@ -157,8 +157,8 @@ func (r *rebuildCounts) begin() {
 	r.stats.Most = max(r.stats.Most, r.stats.Running)
 }
 
-// end counts a run that has ended, with or without an error.
-func (r *rebuildCounts) end() {
+// countEnd counts a run that has ended, with or without an error.
+func (r *rebuildCounts) countEnd() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Running--
@@ -214,7 +214,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 			}
 			return stamps[0], stamps[0] != 0, nil
 		},
-		Read: func(ctx context.Context) (rebuildFacts, error) { return p.rebuildFacts(ctx, user) },
+		Read: func(ctx context.Context) (rebuildFacts, error) { return p.readRebuildFacts(ctx, user) },
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
 			facts.feed.Stamp, facts.feed.Visit, facts.feed.Day, facts.feed.Lifetime = stamp, mode.Visit, latest.day, latest.lifetime
 			writes()
@@ -225,15 +225,15 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 				return false, err
 			}
 			document = rebuilt.Document
-			p.hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
+			p.sendHints(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
 			return true, nil
 		},
 	}.Run(ctx)
 	return document, err
 }
 
-// rebuildFacts reads everything of a user's document. It reads all positions by one statement.
-func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
+// readRebuildFacts reads everything of a user's document. It reads all positions by one statement.
+func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
 	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomePage)...)
 	if err != nil {
 		return facts, err
@@ -245,7 +245,7 @@ func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (fac
 	if err != nil {
 		return facts, err
 	}
-	facts.parts = rdb.RegisterParts(user, registers)
+	facts.parts = rdb.VersionedFieldParts(user, registers)
 	// Parts come after the fields: each of their calls is a step, and the last script checks that none is missing.
 	for _, of := range p.rebuildParts {
 		parts, err := of.read(ctx, user)
@@ -257,16 +257,16 @@ func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (fac
 	return facts, nil
 }
 
-// pulledBy are the pulled authors that a user's document names.
-func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	return posts.PulledBy(ctx, p.store, user)
+// pullAuthorsOf lists the pull authors that a user's document names.
+func (p *Projector) pullAuthorsOf(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
+	return posts.PullAuthorsOf(ctx, p.store, user)
 }
 
 // feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the floor,
 // and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
 	facts = rdb.FeedFacts{Reader: user, Seen: seen}
-	if facts.Pulled, err = p.pulledBy(ctx, user); err != nil {
+	if facts.Pulled, err = p.pullAuthorsOf(ctx, user); err != nil {
 		return facts, err
 	}
 	if p.hosts != nil {

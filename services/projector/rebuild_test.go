@@ -33,21 +33,21 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 			remove()
 		}
 	}})
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
 	for before := int64(1); met == before-1; before++ {
 		post := w.Post(users[0])
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		w.Must(w.Redis.Reset(t.Context(), users[1]))
 		remove = func() {
 			w.Delete(post)
-			w.Work(w.Fanout)
+			w.RunDueJobs(w.Fanout)
 		}
 		waits = before
 		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
 		left.Store(0)
 		if met == before {
-			w.Agree(users[1])
+			w.CheckAgainstFacts(users[1])
 		}
 	}
 	if met < 4 {
@@ -58,7 +58,7 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 // Concurrent callers share one rebuild, and each gets the whole view.
 func TestCallersShareARebuild(t *testing.T) {
 	w := served(t)
-	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	author, reader := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
 	w.Follow(author, reader)
 	w.Posts(author, 10)
 	const callers = 50
@@ -81,13 +81,13 @@ func TestCallersShareARebuild(t *testing.T) {
 	if trips.Count() > 10*alone {
 		t.Errorf("%d callers waited %d times for Redis, one alone %d times", callers, trips.Count(), alone)
 	}
-	w.Agree(reader)
+	w.CheckAgainstFacts(reader)
 }
 
 // A rebuild continues after the context of its only caller has ended. The caller gets UNAVAILABLE, unless the rebuild was quicker.
 func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w := world(t)
-	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	author, reader := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
 	w.Follow(author, reader)
 	w.Posts(author, 3)
 	ctx, leave := context.WithCancel(t.Context())
@@ -96,19 +96,19 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 		t.Errorf("a user who has left got %v", err)
 	}
 	eventually.Holds(t, "the document", func() bool { return w.Document(reader).Ready })
-	w.Agree(reader)
+	w.CheckAgainstFacts(reader)
 }
 
 // A call whose run waits for a slot counts until the run has ended, also when its caller has given up. The run counts as running only
 // once it has the slot.
-func TestACallCountsUntilItsRunEnds(t *testing.T) {
+func TestACallIsPendingUntilItsRunEnds(t *testing.T) {
 	w := world(t)
 	const slots = 16 // the default
 	begun, release := make(chan struct{}), make(chan struct{})
 	errs := make(chan error, slots)
 	for i := range slots {
 		go func() {
-			errs <- w.Projector.Once(t.Context(), fmt.Sprint("holds a slot ", i), "the test's view", func(context.Context) error {
+			errs <- w.Projector.RunSharedRebuild(t.Context(), fmt.Sprint("holds a slot ", i), "the test's view", func(context.Context) error {
 				begun <- struct{}{}
 				<-release
 				return nil
@@ -119,7 +119,7 @@ func TestACallCountsUntilItsRunEnds(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	last := make(chan projector.RebuildStats, 1)
-	err := w.Projector.Once(ctx, "waits", "the test's view", func(context.Context) error {
+	err := w.Projector.RunSharedRebuild(ctx, "waits", "the test's view", func(context.Context) error {
 		last <- w.Projector.RebuildStats()
 		return nil
 	})
@@ -144,9 +144,9 @@ func TestACallCountsUntilItsRunEnds(t *testing.T) {
 func TestALostFeedComesBackRight(t *testing.T) {
 	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
 		w := served(t)
-		users := w.Users(2)
+		users := w.MakeUsers(2)
 		w.Follow(users[0], users[1])
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		ids := w.Posts(users[0], posts)
 		w.Server.Flush()
 		if w.Document(users[1]).Ready {
@@ -154,7 +154,7 @@ func TestALostFeedComesBackRight(t *testing.T) {
 		}
 		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
 		w.Must(w.Projector.Rebuild(t.Context(), users[0]))
-		w.Agree(users...)
+		w.CheckAgainstFacts(users...)
 		if posts < 2 {
 			continue
 		}
@@ -167,17 +167,17 @@ func TestALostFeedComesBackRight(t *testing.T) {
 		if count := w.Document(users[1]).FeedCount; count != 1 {
 			t.Errorf("of %d posts all but one were seen: %d", posts, count)
 		}
-		w.Agree(users[1])
+		w.CheckAgainstFacts(users[1])
 	}
 }
 
 // One refill for every recent user repairs feeds after follows without jobs, as by an import.
 func TestQueuedRefillsMendTheFeedsOfActiveUsers(t *testing.T) {
 	w := world(t)
-	users, absent := w.Users(3), w.Strangers(1)[0]
+	users, absent := w.MakeUsers(3), w.MakeStrangers(1)[0]
 	author, readers := users[0], users[1:]
 	w.Post(author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		var edges []services.Edge
 		for _, reader := range append([]services.UserID{absent}, readers...) {
@@ -193,8 +193,8 @@ func TestQueuedRefillsMendTheFeedsOfActiveUsers(t *testing.T) {
 	if queued != len(users) || err != nil {
 		t.Errorf("%d refills, %v; want one for each of the %d who were here", queued, err, len(users))
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 	if w.Document(absent).Ready {
 		t.Error("a document was made for somebody who was never here")
 	}

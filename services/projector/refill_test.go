@@ -18,13 +18,13 @@ import (
 // short again.
 func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	quiet, loud, reader := users[0], users[1], users[2]
 	w.Posts(quiet, services.Retention+100)
 	w.Posts(loud, services.Retention+100)
 	w.Follow(quiet, reader)
 	w.Follow(loud, reader)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), []services.UserID{reader}, time.Hour))
 
 	// The hint of the first refill is held up. A hint follows the last write: at that point the refill has written, and has not
@@ -60,7 +60,7 @@ func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	if err := w.Projector.Refill(bounded, reader); err != nil {
 		t.Errorf("the second refill waits for the first: %v", err)
 	}
-	w.Agree(reader)
+	w.CheckAgainstFacts(reader)
 	if entries := w.Inbox(reader); len(entries) != services.Retention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}

@@ -44,17 +44,17 @@ func (p *Projector) RegisterPosition(name, view string, of func(position service
 
 // addReader adds a reader. A name that is taken is a bug in the program.
 func (p *Projector) addReader(added namedReader) {
-	for _, reader := range p.readers {
+	for _, reader := range p.registerReaders {
 		if reader.name == added.name {
 			panic(fmt.Sprintf("projector: the reader %q is registered twice", added.name))
 		}
 	}
-	p.readers = append(p.readers, added)
+	p.registerReaders = append(p.registerReaders, added)
 }
 
 // positionViews are the views of the registered positions.
 func (p *Projector) positionViews() (views []string) {
-	for _, reader := range p.readers {
+	for _, reader := range p.registerReaders {
 		if reader.view != "" {
 			views = append(views, reader.view)
 		}
@@ -64,7 +64,7 @@ func (p *Projector) positionViews() (views []string) {
 
 // registers reads all versioned fields of a user. at has the user's positions in the views of positionViews.
 func (p *Projector) registers(ctx context.Context, user services.UserID, at seenPositions) (all []rdb.Register, err error) {
-	for _, reader := range p.readers {
+	for _, reader := range p.registerReaders {
 		registers, err := reader.read(ctx, user, at)
 		if err != nil {
 			return nil, fmt.Errorf("registers of %s: %w", reader.name, err)
@@ -97,17 +97,17 @@ func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 	for i := range registers {
 		users[i] = registers[i].User
 	}
-	return p.Changed(ctx, users, results)
+	return p.HintAndMark(ctx, users, results)
 }
 
-// Fields groups versioned fields by user, in the order in which the users first occur: see Put.
-type Fields struct {
+// RegistersByUser groups versioned fields by user, in the order in which the users first occur: see Put.
+type RegistersByUser struct {
 	All    []rdb.Registers         // one entry for each user
 	places map[services.UserID]int // the index of each user in All
 }
 
 // Add adds fields of a user.
-func (g *Fields) Add(user services.UserID, registers ...rdb.Register) {
+func (g *RegistersByUser) Add(user services.UserID, registers ...rdb.Register) {
 	place, known := g.places[user]
 	if !known {
 		if g.places == nil {

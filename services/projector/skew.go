@@ -60,7 +60,7 @@ func (p *Projector) Moment(at time.Time) services.PostID { return p.ids.NextAt(a
 func (p *Projector) followClocks(ctx context.Context, nodes []jobs.Node) error {
 	for _, node := range nodes {
 		if node.Self {
-			p.ids.SetAhead(p.skew.note(node.Ahead))
+			p.ids.SetAhead(p.skew.note(node.ClockAhead))
 		}
 	}
 	greatest, err := posts.Newest(ctx, p.store)

@@ -30,7 +30,7 @@ func presenceOf(w *fanouttest.World, user services.UserID) presence {
 	ctx := w.TB.Context()
 	visits, err := people.LastVisits(ctx, w.Store, []services.UserID{user})
 	w.Must(err)
-	before, err := people.VisitedBefore(ctx, w.Store, user)
+	before, err := people.PreviousVisit(ctx, w.Store, user)
 	w.Must(err)
 	left, err := w.Redis.Commands().TTL(ctx, rdb.DocumentKey(user)).Result()
 	w.Must(err)
@@ -57,17 +57,17 @@ func refillLater(w *fanouttest.World, users ...services.UserID) {
 		}
 		return nil
 	})
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 }
 
 // fullInbox makes an author, and a reader whose inbox is full while older posts exist. It returns the newest posts.
 func fullInbox(w *fanouttest.World) (author, reader services.UserID, newest []services.PostID) {
 	w.TB.Helper()
-	users := w.Users(2)
+	users := w.MakeUsers(2)
 	author, reader = users[0], users[1]
 	ids := w.Posts(author, services.Retention+100)
 	w.Follow(author, reader)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Clock.Advance(time.Hour)
 	w.Must(w.Projector.Rebuild(w.TB.Context(), reader))
 	return author, reader, ids[len(ids)-50:]
@@ -83,11 +83,11 @@ func TestARefillIsNoVisit(t *testing.T) {
 		for _, id := range newest {
 			w.Delete(id)
 		}
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		if listed := len(w.Inbox(reader)); listed != services.Retention {
 			t.Fatalf("%d posts are listed after deletions, and older ones exist", listed)
 		}
-		w.Agree(reader)
+		w.CheckAgainstFacts(reader)
 		was.wantUnmoved(w, "after a refill", reader)
 		w.Clock.Advance(2 * oneDay)
 		w.Must(w.Projector.Rebuild(t.Context(), reader))
@@ -108,10 +108,10 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 		}
 		return nil
 	}, func() bool { return true })
-	users := w.Users(3)
+	users := w.MakeUsers(3)
 	author, readers := users[0], users[1:]
 	w.Post(author)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	w.Clock.Advance(3 * oneDay)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := people.ImportFollows(ctx, tx, []services.Edge{
@@ -122,14 +122,14 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	was := presenceOf(w, readers[0])
 	_, err := projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
 	w.Must(err)
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 	was.wantUnmoved(w, "after an import", readers[0])
 	w.Clock.Advance(9 * oneDay)
 	marked.Clear()
 	_, err = projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
 	w.Must(err)
-	w.Quiet(w.Fanout)
+	w.RunAllJobs(w.Fanout)
 	for _, reader := range readers {
 		if _, found := marked.Load(reader); !found {
 			t.Errorf("an import while reader %d is away has not marked them", reader)
@@ -139,10 +139,10 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 
 func TestARefillMakesNoDocument(t *testing.T) {
 	w := world(t)
-	user := w.Users(1)[0]
+	user := w.MakeUsers(1)[0]
 	_, err := w.Redis.DropUsers(t.Context(), []services.UserID{user}, rdb.AnyDay)
 	w.Must(err)
-	stranger := w.Strangers(1)[0]
+	stranger := w.MakeStrangers(1)[0]
 	refillLater(w, user, stranger)
 	for _, user := range []services.UserID{user, stranger} {
 		if !absent(w, user) {
@@ -166,7 +166,7 @@ func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
 			for _, id := range newest {
 				w.Delete(id)
 			}
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			w.Clock.Advance(away - 9*oneDay)
 			refillLater(w, reader)
 			was.wantUnmoved(w, "while the user is away", reader)
@@ -180,12 +180,12 @@ func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
 				t.Errorf("after %s the user is dormant: %t", away, dormant)
 			}
 			w.Post(author)
-			w.Quiet(w.Fanout)
+			w.RunAllJobs(w.Fanout)
 			rebuildIfAway(w, reader)
 			if listed := len(w.Inbox(reader)); listed != services.Retention {
 				t.Errorf("after the return %d posts are listed, and older ones exist", listed)
 			}
-			w.Agree(reader)
+			w.CheckAgainstFacts(reader)
 			if got := presenceOf(w, reader); !got.before.Equal(was.seen) || got.day != services.DayOf(w.Clock.Now()) {
 				t.Errorf("after the return: %+v", got)
 			}
@@ -202,7 +202,9 @@ func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
 			_, err := w.Projector.Restore(w.TB.Context(), user)
 			return err
 		},
-		"a repair": func(w *fanouttest.World, user services.UserID) error { return w.Projector.Remake(w.TB.Context(), user) },
+		"a repair": func(w *fanouttest.World, user services.UserID) error {
+			return w.Projector.EmptyAndRestore(w.TB.Context(), user)
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			const firstRead = "positions of a user"
@@ -214,7 +216,7 @@ func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
 					<-release
 				}
 			}})
-			user := w.Users(1)[0]
+			user := w.MakeUsers(1)[0]
 			was := presenceOf(w, user)
 			w.Clock.Advance(2 * oneDay)
 			ended := make(chan error, 2)
@@ -229,7 +231,7 @@ func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
 			if got := presenceOf(w, user); !got.seen.Equal(was.seen.Add(2*oneDay)) || !got.before.Equal(was.seen) || got.day != was.day+2 {
 				t.Errorf("in the end %+v, and at first %+v", got, was)
 			}
-			w.Agree(user)
+			w.CheckAgainstFacts(user)
 		})
 	}
 }

@@ -100,8 +100,8 @@ func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	})
 }
 
-// TestHintDuringRender: a read that is in flight when a hint comes may have missed the change, so another read follows it.
-func TestHintDuringRender(t *testing.T) {
+// TestAHintDuringARenderCausesAnother: a read that is in flight when a hint comes may have missed the change, so another read follows it.
+func TestAHintDuringARenderCausesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
@@ -162,8 +162,8 @@ func TestNoGoroutinePerWatcher(t *testing.T) {
 	})
 }
 
-// TestBatches: waiting users are read together, after they have entered, and in batches of at most the promised size.
-func TestBatches(t *testing.T) {
+// TestWaitingUsersAreReadInBatches: waiting users are read together, after they have entered, and in batches of at most the promised size.
+func TestWaitingUsersAreReadInBatches(t *testing.T) {
 	e := newEngines()
 	config := e.config()
 	render := config.Render
@@ -187,7 +187,7 @@ func TestBatches(t *testing.T) {
 	for i, states := range open {
 		wantTaken(t, states, i, "the first state")
 	}
-	for _, list := range [][]called{e.renders, e.enters} {
+	for _, list := range [][]recordedCall{e.renders, e.enters} {
 		if len(list) != 3 || list[0].count != maxBatch || list[1].count != maxBatch || list[2].count != 600-2*maxBatch {
 			t.Errorf("600 users were served in the batches %v", list)
 		}

@@ -52,7 +52,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 			// It is too soon for a look, or no input has changed, or there are no badges yet.
 			continue
 		}
-		state, err := safely(ctx, newest, look)
+		state, err := callLook(ctx, newest, look)
 		if services.IsPanic(err) {
 			slog.Default().Error("a subscription ends because of a panic", "error", err)
 			return
@@ -77,8 +77,8 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 	}
 }
 
-// safely calls look. A panic is an error.
-func safely[S any](ctx context.Context, badges *services.Badges, look func(context.Context, *services.Badges) (S, error)) (state S, err error) {
+// callLook calls look. A panic is an error.
+func callLook[S any](ctx context.Context, badges *services.Badges, look func(context.Context, *services.Badges) (S, error)) (state S, err error) {
 	defer services.Recover(&err)
 	return look(ctx, badges)
 }

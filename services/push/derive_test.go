@@ -50,8 +50,8 @@ func derive(ctx context.Context) *derivation {
 	return d
 }
 
-// wants checks the value in the channel: -1 for none.
-func (d *derivation) wants(t *testing.T, what string, want int) {
+// wantInChannel checks the value in the channel: -1 for none.
+func (d *derivation) wantInChannel(t *testing.T, what string, want int) {
 	t.Helper()
 	synctest.Wait()
 	got := -1
@@ -70,31 +70,31 @@ func TestDerive(t *testing.T) {
 		defer cancel()
 		d := derive(ctx)
 		d.moved <- struct{}{}
-		d.wants(t, "before the first badges", -1)
+		d.wantInChannel(t, "before the first badges", -1)
 		d.badges <- &services.Badges{}
-		d.wants(t, "a state that is the zero value", 0)
+		d.wantInChannel(t, "a state that is the zero value", 0)
 		d.setResult(1, nil)
 		d.moved <- struct{}{}
-		d.wants(t, "within the gap", -1)
+		d.wantInChannel(t, "within the gap", -1)
 		pass(deriveGap)
-		d.wants(t, "after it", 1)
+		d.wantInChannel(t, "after it", 1)
 		pass(deriveGap)
 		d.badges <- &services.Badges{}
-		d.wants(t, "the same again", -1)
+		d.wantInChannel(t, "the same again", -1)
 		for number := range 10 {
 			d.setResult(number, nil)
 			pass(deriveGap)
 			d.moved <- struct{}{}
 			synctest.Wait()
 		}
-		d.wants(t, "to a slow consumer, the latest", 9)
+		d.wantInChannel(t, "to a slow consumer, the latest", 9)
 		d.setResult(20, errors.New("not now"))
 		pass(deriveGap)
 		d.moved <- struct{}{}
-		d.wants(t, "what cannot be read", -1)
+		d.wantInChannel(t, "what cannot be read", -1)
 		d.setResult(20, nil)
 		pass(deriveGap)
-		d.wants(t, "and can be after a gap", 20)
+		d.wantInChannel(t, "and can be after a gap", 20)
 		pass(time.Minute)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -124,7 +124,7 @@ func TestDeriveEnds(t *testing.T) {
 			defer cancel()
 			d := derive(ctx)
 			d.badges <- &services.Badges{}
-			d.wants(t, "the first", 0)
+			d.wantInChannel(t, "the first", 0)
 			pass(deriveGap)
 			end(d, cancel)
 			synctest.Wait()

@@ -53,7 +53,7 @@ func (w *world) carry(user services.UserID) {
 // document. Without that, later changes by time alone would look older than the version shown.
 func (w *world) endAbsence() {
 	w.away = false
-	for user := services.UserID(1); user <= people; user++ {
+	for user := services.UserID(1); user <= userCount; user++ {
 		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.fromClock[user]) {
 			w.carry(user)
 		}

@@ -6,14 +6,14 @@ import (
 	"tidings/services"
 )
 
-// faceSeed differs between processes: a face is compared on one node only.
-var faceSeed = maphash.MakeSeed()
+// hashSeed differs between processes: a hash is compared on one node only.
+var hashSeed = maphash.MakeSeed()
 
-// faceOf is a hash of the visible part of badges, equal for equal content and never 0. It tells two states of one version
+// hashVisible returns a hash of the visible part of badges, equal for equal content and never 0. It tells two states of one version
 // apart.
-func faceOf(badges *services.Badges) uint64 {
+func hashVisible(badges *services.Badges) uint64 {
 	var hash maphash.Hash
-	hash.SetSeed(faceSeed)
+	hash.SetSeed(hashSeed)
 	// The hash takes bytes: the parts that clients see, in a fixed order, without versions and times.
 	number := func(n uint64) {
 		var bytes [8]byte
@@ -47,8 +47,8 @@ func faceOf(badges *services.Badges) uint64 {
 		count(badges.Notifications.Of(category))
 		number(uint64(*badges.Notifications.Older.Of(category)))
 	}
-	for i := range badges.Notifications.Hosts {
-		host := &badges.Notifications.Hosts[i]
+	for i := range badges.Notifications.HostCounts {
+		host := &badges.Notifications.HostCounts[i]
 		_, _ = hash.WriteString(host.Name)
 		count(&host.Count)
 		number(uint64(host.Older))

@@ -20,38 +20,38 @@ type Hub struct {
 	// The zero of moments: see moment.
 	born time.Time
 
-	work   chan struct{} // a token means that ready is not empty
-	rearm  chan struct{} // a token means that the first timer has changed
-	hurry  chan struct{} // a token means that a reconciliation is due now
-	leaves chan struct{} // a token means that released is not empty
+	work     chan struct{} // a token means that ready is not empty
+	rearm    chan struct{} // a token means that the first timer has changed
+	sweepNow chan struct{} // a token means that a reconciliation is due now
+	leaves   chan struct{} // a token means that released is not empty
 
-	sweeping sync.Mutex // one reconciliation at a time
+	sweepMu sync.Mutex // one reconciliation at a time
 
 	mu sync.Mutex
 	// users has the users with watchers, and the users whose last watcher left within Linger.
-	users    map[services.UserID]*user
-	order    []*user // the same users, in the order in which reconciliation walks
-	ready    []*user // to be rendered, in the order of arrival
-	released []*user // to leave, in the order in which their last watchers left
-	timers   timers
-	resync   bool // the next reconciliation tries failed users even before their turn
-	sampled  int  // the index of the last sampled user in order
-	owed     int  // users due for a sample, times Config.Sample
-	draining bool
-	stats    Stats
+	users       map[services.UserID]*user
+	order       []*user // the same users, in the order in which reconciliation walks
+	ready       []*user // to be rendered, in the order of arrival
+	released    []*user // to leave, in the order in which their last watchers left
+	timers      timers
+	retryFailed bool // the next reconciliation tries failed users even before their turn
+	sampled     int  // the index of the last sampled user in order
+	sampleDebt  int  // users due for a sample, times Config.Sample
+	draining    bool
+	stats       Stats
 }
 
 // New makes a hub. Nothing is sent until Run runs.
 func New(config Config) *Hub {
 	config = config.withDefaults()
 	return &Hub{
-		config: config,
-		born:   config.Clock.Now(),
-		work:   make(chan struct{}, workers),
-		rearm:  make(chan struct{}, 1),
-		hurry:  make(chan struct{}, 1),
-		leaves: make(chan struct{}, 1),
-		users:  make(map[services.UserID]*user),
+		config:   config,
+		born:     config.Clock.Now(),
+		work:     make(chan struct{}, workers),
+		rearm:    make(chan struct{}, 1),
+		sweepNow: make(chan struct{}, 1),
+		leaves:   make(chan struct{}, 1),
+		users:    make(map[services.UserID]*user),
 	}
 }
 
@@ -112,8 +112,8 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 			Message: "this server is closing: subscribe again, and another one answers"}
 	}
 	// The user is in the map before the state is read: a hint from here on finds the user.
-	w.user = h.enter(number)
-	h.join(w.user, w)
+	w.user = h.findOrAddUser(number)
+	h.addWatcher(w.user, w)
 	h.mu.Unlock()
 	// If ctx or the consumer has ended already, the watcher ends at once.
 	if w.consumer == nil {
@@ -160,7 +160,7 @@ func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
 	// A state that was rendered already needs no hint: the hint was slow, and the last render has read its change.
 	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
 		u.cause = cause
-		h.dirty(u, h.now())
+		h.markDirty(u, h.now())
 	}
 }
 
@@ -173,18 +173,18 @@ func (h *Hub) HintShared() {
 	// This includes users who wait for their turn: they are marked, and read once.
 	for _, u := range h.order {
 		if len(u.watchers) > 0 {
-			h.dirtyShared(u, now)
+			h.markDirtyShared(u, now)
 		}
 	}
 }
 
-// dirtyShared is like dirty, for a change of shared content. A failed user may have failed for lack of this change, so the next
+// markDirtyShared is like markDirty, for a change of shared content. A failed user may have failed for lack of this change, so the next
 // reconciliation tries them.
-func (h *Hub) dirtyShared(u *user, now moment) {
+func (h *Hub) markDirtyShared(u *user, now moment) {
 	if u.phase == failed {
 		u.retryAt = min(u.retryAt, now)
 	}
-	h.dirty(u, now)
+	h.markDirty(u, now)
 }
 
 // HintSharedOf is HintShared for content that only some users share. Users who are not watched here are skipped.
@@ -194,7 +194,7 @@ func (h *Hub) HintSharedOf(users []services.UserID) {
 	now := h.now()
 	for _, number := range users {
 		if u := h.users[number]; u != nil && len(u.watchers) > 0 {
-			h.dirtyShared(u, now)
+			h.markDirtyShared(u, now)
 		}
 	}
 }
@@ -202,9 +202,9 @@ func (h *Hub) HintSharedOf(users []services.UserID) {
 // HintAll reports that hints may have been lost. It starts a reconciliation, which checks every user.
 func (h *Hub) HintAll() {
 	h.mu.Lock()
-	h.resync = true
+	h.retryFailed = true
 	h.mu.Unlock()
-	signal(h.hurry)
+	signal(h.sweepNow)
 }
 
 // Drain refuses new watchers and closes all channels. Values in the channels can still be received. The users stay entered

@@ -90,7 +90,7 @@ func TestNextAtRendersAgain(t *testing.T) {
 		at := time.Now().Add(3500 * time.Millisecond)
 		config := e.config()
 		config.Render = func(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
-			e.change(func(e *engines) { e.note(&e.renders, users) })
+			e.withLock(func(e *engines) { e.note(&e.renders, users) })
 			badges := &services.Badges{Version: services.Version(5, 0), NextAt: at}
 			if time.Now().After(at.Add(2500 * time.Millisecond)) {
 				badges = &services.Badges{Version: services.Version(5, 1), Total: services.Count{Value: 1}}
@@ -295,7 +295,7 @@ func TestReturnAfterAFailedRender(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			e.set(7, 100, 1)
-			e.change(func(e *engines) { e.renderErr = nil })
+			e.withLock(func(e *engines) { e.renderErr = nil })
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 1, "on coming back")

@@ -128,7 +128,7 @@ func (h *Hub) leave(ctx context.Context, users []*user) {
 		u.leaving, u.entered, u.leased = false, false, err != nil
 		// The user came back during Leave and could not enter: the next read enters the user, and finds the missed changes.
 		if len(u.watchers) > 0 {
-			h.dirty(u, now)
+			h.markDirty(u, now)
 		}
 	}
 }

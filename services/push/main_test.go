@@ -24,19 +24,19 @@ type engines struct {
 	docs map[services.UserID]*services.Badges
 	// leased has the users who have entered and not left.
 	leased      map[services.UserID]bool
-	born        time.Time // when the engines were made
-	enters      []called  // the calls of Enter
-	leaves      []called  // the calls of Leave
-	versions    []called  // the calls of Versions
-	renders     []called  // the calls of Render
+	born        time.Time      // when the engines were made
+	enters      []recordedCall // the calls of Enter
+	leaves      []recordedCall // the calls of Leave
+	versions    []recordedCall // the calls of Versions
+	renders     []recordedCall // the calls of Render
 	versionsErr error
 	enterErr    error
 	renderErr   error
 	hold        func(ctx context.Context, call string) // called without the lock, before the call takes effect
 }
 
-// called is one recorded call.
-type called struct {
+// recordedCall is one recorded call.
+type recordedCall struct {
 	count int           // how many users it was about
 	at    time.Duration // since the engines were made
 }
@@ -63,15 +63,15 @@ func (e *engines) share(stamp uint64) {
 	}
 }
 
-// change calls do under the lock.
-func (e *engines) change(do func(e *engines)) {
+// withLock calls do under the lock.
+func (e *engines) withLock(do func(e *engines)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	do(e)
 }
 
 // calls returns the recorded calls.
-func (e *engines) calls(list *[]called) []called {
+func (e *engines) calls(list *[]recordedCall) []recordedCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(*list)
@@ -89,8 +89,8 @@ func (e *engines) begin(ctx context.Context, call string) {
 }
 
 // note records a call.
-func (e *engines) note(list *[]called, users []services.UserID) {
-	*list = append(*list, called{len(users), time.Since(e.born)})
+func (e *engines) note(list *[]recordedCall, users []services.UserID) {
+	*list = append(*list, recordedCall{len(users), time.Since(e.born)})
 }
 
 // config makes a Config whose functions are these engines.
@@ -147,7 +147,7 @@ func (e *engines) config() Config {
 
 // holdUp sets a function to run before each call; nil removes it.
 func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
-	e.change(func(e *engines) { e.hold = hold })
+	e.withLock(func(e *engines) { e.hold = hold })
 }
 
 // withHub runs a hub during a test and then ends it. It is called in a bubble of synctest, whose time passes only when all

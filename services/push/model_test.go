@@ -97,14 +97,14 @@ type seeded struct{ *rand.Rand }
 
 func (s seeded) pick(_ string, n int) int { return s.IntN(n) }
 
-const people = 4 // the number of users
+const userCount = 4 // the number of users
 
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &manualClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
 		leased: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{}, calling: map[services.UserID]bool{},
 		held: map[services.UserID][]string{}, content: map[string]int{}}
-	for user := services.UserID(1); user <= people; user++ {
+	for user := services.UserID(1); user <= userCount; user++ {
 		w.facts[user] = &fact{}
 	}
 	w.hub = New(Config{Versions: w.versions, Enter: w.enter, Leave: w.leave, Render: w.render, Clock: w.clock})
@@ -137,7 +137,7 @@ func (w *world) meanwhile() {
 }
 
 func (w *world) someone() services.UserID {
-	return services.UserID(1 + w.pick("user", people))
+	return services.UserID(1 + w.pick("user", userCount))
 }
 
 // act performs one random event.
@@ -308,12 +308,12 @@ func (w *world) history(steps int) error {
 		w.untilIdle()
 	}
 	w.check()
-	w.leaveNothing()
+	w.wantNothingLeft()
 	return w.failure
 }
 
-// leaveNothing checks that without watchers there are at once no timers and no leases, and after Linger no users.
-func (w *world) leaveNothing() {
+// wantNothingLeft checks that without watchers there are at once no timers and no leases, and after Linger no users.
+func (w *world) wantNothingLeft() {
 	for len(w.clients) > 0 {
 		w.unwatch()
 	}

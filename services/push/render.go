@@ -46,7 +46,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 		return false
 	}
 	ctx, span := trace.StartFrom(ctx, b.causes, "push", "")
-	span.Count(len(b.users))
+	span.SetCount(len(b.users))
 	defer func() { span.End(nil) }()
 	// The users enter before the read, so that a change after the read sends a hint. If Enter fails, reconciliation reports the
 	// failure.
@@ -187,7 +187,7 @@ func at[T any](list []T, i int) (value T) {
 // that comes at least Sweep later, and after each further failure the first that comes at least three times Sweep later.
 func (h *Hub) fail(u *user, now moment) {
 	u.phase = clean
-	u.again = false
+	u.renderAgain = false
 	if len(u.watchers) == 0 {
 		return
 	}
@@ -207,7 +207,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	if len(u.watchers) == 0 {
 		return
 	}
-	open := now >= u.due
+	open := now >= u.nextSendAt
 	var newcomer, behind, told bool
 	for _, w := range u.watchers {
 		var sent, replaced bool
@@ -218,7 +218,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 			newcomer = true
 		case w.stage == asked:
 			w.stage = served
-			sent = w.slot.first(badges.Version, badges)
+			sent = w.slot.putFirst(badges.Version, badges)
 		case open:
 			sent, replaced = w.slot.put(badges.Version, badges)
 			told = told || sent
@@ -238,7 +238,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	}
 	// Only a change that somebody could see begins a gap. A first state for a newcomer must not delay the next change.
 	if open && (changed || told) {
-		u.due = now + h.config.MinInterval
+		u.nextSendAt = now + h.config.MinInterval
 	}
 	if badges.Total.Precision == services.Unknown {
 		h.stats.RenderErrors++
@@ -246,7 +246,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 		return
 	}
 	u.failures = 0
-	h.next(u, newcomer, behind, badges, now)
+	h.decidePhase(u, newcomer, behind, badges, now)
 }
 
 // note remembers the rendered state, and reports whether it differs from the last one under the same version. If the version
@@ -259,29 +259,29 @@ func (u *user) note(badges *services.Badges, reports bool) (conflicting bool) {
 		return false
 	}
 	if fromClock {
-		u.rendered, u.version, u.fromClock = own, shared, true
+		u.rendered, u.renderedShared, u.fromClock = own, shared, true
 		return false
 	}
-	face := faceOf(badges)
-	conflicting = !u.fromClock && own == u.rendered && shared == u.version && u.face != 0 && face != u.face
-	u.rendered, u.version, u.learned, u.fromClock = own, shared, badges.Learned, false
+	hash := hashVisible(badges)
+	conflicting = !u.fromClock && own == u.rendered && shared == u.renderedShared && u.renderedHash != 0 && hash != u.renderedHash
+	u.rendered, u.renderedShared, u.learned, u.fromClock = own, shared, badges.Learned, false
 	if !conflicting { // until the version is raised, each further render finds the conflict again
-		u.face = face
+		u.renderedHash = hash
 	}
 	return conflicting
 }
 
-// next decides the next phase of a user who was just rendered.
-func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now moment) {
-	again := u.again
-	u.again = false
+// decidePhase decides the next phase of a user who was just rendered.
+func (h *Hub) decidePhase(u *user, newcomer, behind bool, badges *services.Badges, now moment) {
+	again := u.renderAgain
+	u.renderAgain = false
 	switch {
 	case newcomer:
 		u.changed = again
 		// The user is queued at once: throttling does not delay a first state.
 		h.queue(u)
 	case again || behind:
-		h.dirty(u, now)
+		h.markDirty(u, now)
 	case !badges.NextAt.IsZero():
 		wait := badges.NextAt.Sub(h.config.Clock.Now())
 		if wait <= 0 { // the moment has passed: a renderer whose clock is behind this one's must not cause a busy loop
@@ -291,16 +291,16 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 	}
 }
 
-// versionHalf is the length of one half of a version, whose format services.Version defines.
-const versionHalf = 16
+// versionHalfLength is the length of one half of a version, whose format services.Version defines.
+const versionHalfLength = 16
 
 // isVersion reports whether a text has the form of a version: two halves of 16 digits.
 func isVersion(text string) bool {
-	if len(text) != 2*versionHalf+1 {
+	if len(text) != 2*versionHalfLength+1 {
 		return false
 	}
 	for i := range text {
-		if i == versionHalf {
+		if i == versionHalfLength {
 			if text[i] != '.' {
 				return false
 			}

@@ -24,7 +24,7 @@ func TestRenderErrors(t *testing.T) {
 			states := mustWatch(t, h, 7, "")
 			pass(500 * time.Millisecond)
 			wantTaken(t, states, 1, "the first state")
-			e.change(func(e *engines) { e.renderErr = errors.New("broken"); e.renders = nil })
+			e.withLock(func(e *engines) { e.renderErr = errors.New("broken"); e.renders = nil })
 			for i := range 160 {
 				e.set(7, uint64(101+i), 2+i)
 				h.Hint(7, uint64(101+i), trace.Cause{})
@@ -42,18 +42,18 @@ func TestRenderErrors(t *testing.T) {
 				t.Errorf("%d render errors, want 7", got)
 			}
 			wantTaken(t, states, -1, "while it fails")
-			e.change(func(e *engines) { e.renderErr = nil })
+			e.withLock(func(e *engines) { e.renderErr = nil })
 			pass(s / 10)
 			wantTaken(t, states, -1, "before its turn")
 			h.HintAll()
 			synctest.Wait()
 			wantTaken(t, states, 161, "a resync does not wait for the turn")
 
-			e.change(func(e *engines) { e.renderErr = errors.New("broken again") })
+			e.withLock(func(e *engines) { e.renderErr = errors.New("broken again") })
 			e.set(7, 300, 300)
 			h.Hint(7, 300, trace.Cause{})
 			pass(s / 10)
-			e.change(func(e *engines) { e.renderErr = nil })
+			e.withLock(func(e *engines) { e.renderErr = nil })
 			pass(s)
 			wantTaken(t, states, 300, "after a success the next sweep tries again")
 		})
@@ -71,7 +71,7 @@ func TestUnknownIsSentAndRetried(t *testing.T) {
 			pass(500 * time.Millisecond)
 			wantTaken(t, old, 1, "the first state")
 			unknown := &services.Badges{Version: services.Version(0, 0), Total: services.NewCount(0, services.Unknown, time.Time{})}
-			e.change(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway; e.renders = nil })
+			e.withLock(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway; e.renders = nil })
 			newcomer := mustWatch(t, h, 7, "")
 			pass(5 * time.Second)
 			wantTaken(t, old, -1, "who has something")
@@ -173,7 +173,7 @@ func TestUnknownIsRetriedAfterASharedChange(t *testing.T) {
 				e := newEngines()
 				e.set(7, 100, 1)
 				unknown := &services.Badges{Version: services.Version(100, 0), Total: services.NewCount(0, services.Unknown, time.Time{})}
-				e.change(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway })
+				e.withLock(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway })
 				withHub(t, e, e.config(), func(h *Hub) {
 					states := mustWatch(t, h, 7, "")
 					pass(2500 * time.Millisecond)

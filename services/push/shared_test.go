@@ -27,7 +27,7 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 1, "at first")
-			e.change(func(e *engines) {
+			e.withLock(func(e *engines) {
 				learned = 5
 				e.docs[7] = &services.Badges{Version: services.Version(100, 5), Learned: 5, Total: services.NewCount(2, services.Exact, time.Time{})}
 			})
@@ -87,7 +87,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 			if found := h.Stats().Conflicts; found < 3 {
 				t.Errorf("it was found %d times in a minute, want once by the hint and twice by samples", found)
 			}
-			e.change(func(*engines) { refused = nil })
+			e.withLock(func(*engines) { refused = nil })
 			pass(35 * time.Second)
 			wantTaken(t, all[6], 2, "with a version of its own")
 			if !slices.Equal(raised, []services.UserID{7}) {
@@ -112,8 +112,8 @@ func TestEveryVisiblePartIsHashed(t *testing.T) {
 			Conversations: services.ConversationCounts{Total: one, Mentions: one},
 		}
 	}
-	same := faceOf(state())
-	if faceOf(state()) != same || same == 0 {
+	same := hashVisible(state())
+	if hashVisible(state()) != same || same == 0 {
 		t.Error("one state has two numbers, or none")
 	}
 	changes := []func(b *services.Badges){
@@ -134,7 +134,7 @@ func TestEveryVisiblePartIsHashed(t *testing.T) {
 	}
 	for i, change := range changes {
 		changed := state()
-		if change(changed); faceOf(changed) == same {
+		if change(changed); hashVisible(changed) == same {
 			t.Errorf("change %d is not seen", i)
 		}
 	}

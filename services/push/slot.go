@@ -16,9 +16,9 @@ func newSlot[T any](since string) slot[T] {
 	return slot[T]{values: make(chan T, 1), version: since}
 }
 
-// first puts the first state of a subscription, or omits it when the client holds this version or a newer one. From then on
+// putFirst puts the first state of a subscription, or omits it when the client holds this version or a newer one. From then on
 // the state's version counts, so a client that claims to be ahead still gets later states.
-func (s *slot[T]) first(version string, value T) (sent bool) {
+func (s *slot[T]) putFirst(version string, value T) (sent bool) {
 	s.mu.Lock()
 	// Versions are of one length and sort as text.
 	held := s.version >= version

@@ -36,7 +36,7 @@ func TestSlotOmitsAHeldFirstState(t *testing.T) {
 		{"", "5", true}, {"4", "5", true}, {"5", "5", false}, {"6", "5", false},
 	} {
 		s := newSlot[int](test.since)
-		if sent := s.first(test.version, 1); sent != test.sent {
+		if sent := s.putFirst(test.version, 1); sent != test.sent {
 			t.Errorf("since %q, state %s: sent %v, want %v", test.since, test.version, sent, test.sent)
 		}
 		if s.behind("5") || !s.behind("50") {
@@ -54,7 +54,7 @@ func TestSlotClosed(t *testing.T) {
 	if !s.close() || s.close() {
 		t.Error("close must report the first time, and only that")
 	}
-	if sent, _ := s.put("2", 20); sent || s.first("2", 20) || s.behind("2") {
+	if sent, _ := s.put("2", 20); sent || s.putFirst("2", 20) || s.behind("2") {
 		t.Error("a closed slot takes nothing and lacks nothing")
 	}
 	if value, open := <-s.values; value != 10 || !open {

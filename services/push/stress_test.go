@@ -12,10 +12,10 @@ import (
 	"tidings/tests/eventually"
 )
 
-// TestManyAtOnce runs everything concurrently on the real clock: writers, hints of which a third is lost, watchers who come
+// TestVersionsRiseUnderConcurrentUse runs everything concurrently on the real clock: writers, hints of which a third is lost, watchers who come
 // and go, and short failures of Redis. The versions on each channel rise. In the end, the watchers who stayed show the last
 // state.
-func TestManyAtOnce(t *testing.T) {
+func TestVersionsRiseUnderConcurrentUse(t *testing.T) {
 	const users, stayers, rounds = 20, 60, 400
 	e := newEngines()
 	for user := services.UserID(1); user <= users; user++ {
@@ -37,7 +37,7 @@ func TestManyAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			follow(t, states, func(badges *services.Badges) { last.Store(i, badges.Total.Value) })
+			receiveUntilClosed(t, states, func(badges *services.Badges) { last.Store(i, badges.Total.Value) })
 		})
 	}
 	for i := range 4 {
@@ -45,7 +45,7 @@ func TestManyAtOnce(t *testing.T) {
 		passing.Go(func() { write(e, h, users, rounds, i) })
 	}
 	passing.Wait()
-	e.change(func(e *engines) { e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil })
+	e.withLock(func(e *engines) { e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil })
 	for user := services.UserID(1); user <= users; user++ {
 		e.set(user, 1_000_000, 1_000_000)
 	}
@@ -70,8 +70,8 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// follow receives states until the channel is closed, and checks that their versions rise.
-func follow(t *testing.T, states <-chan *services.Badges, show func(*services.Badges)) {
+// receiveUntilClosed receives states until the channel is closed, and checks that their versions rise.
+func receiveUntilClosed(t *testing.T, states <-chan *services.Badges, show func(*services.Badges)) {
 	version := ""
 	for badges := range states {
 		if badges.Version <= version {
@@ -94,7 +94,7 @@ func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, see
 			cancel() // at once, so that it hits every step of the hub
 		}
 		seen := 0
-		follow(t, states, func(*services.Badges) {
+		receiveUntilClosed(t, states, func(*services.Badges) {
 			if seen++; seen > random.IntN(3) {
 				cancel()
 			}
@@ -109,7 +109,7 @@ func write(e *engines, h *Hub, users, rounds, writer int) {
 	for range rounds {
 		user := services.UserID(1 + random.IntN(users))
 		var n uint64
-		e.change(func(e *engines) {
+		e.withLock(func(e *engines) {
 			n = services.OwnHalf(e.docs[user].Version) + 1
 			e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.Count{Value: int(n)}}
 			switch random.IntN(40) {

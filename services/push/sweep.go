@@ -29,7 +29,7 @@ func (h *Hub) runSweep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-		case <-h.hurry:
+		case <-h.sweepNow:
 		}
 		err := h.sweep(ctx)
 		if ctx.Err() != nil {
@@ -49,22 +49,22 @@ func (h *Hub) runSweep(ctx context.Context) error {
 // failing call does not stop it, but several slow ones do. Its error is from the first portion that failed, with the code of the
 // function that failed.
 func (h *Hub) sweep(ctx context.Context) error {
-	h.sweeping.Lock()
-	defer h.sweeping.Unlock()
+	h.sweepMu.Lock()
+	defer h.sweepMu.Unlock()
 	h.mu.Lock()
 	// Reconciliation walks from the end down: a removed user is replaced by a user who was checked already, and a new user is
 	// read by the render of their watcher.
-	end, resync := len(h.order), h.resync
-	h.resync = false
+	end, retryFailed := len(h.order), h.retryFailed
+	h.retryFailed = false
 	h.mu.Unlock()
 
 	var p portion
 	var first error
 	for start := h.now(); end > 0 && ctx.Err() == nil; end -= maxSweep {
-		h.takePortion(&p, end, resync)
+		h.takePortion(&p, end, retryFailed)
 		h.removeGone(ctx, &p)
 		enterErr := h.enterAll(ctx, p.enter) // before the comparison: subscribe, then read
-		compareErr := h.compare(ctx, &p)
+		compareErr := h.compareVersions(ctx, &p)
 		// The error of the comparison says more: without a comparison no change is found.
 		first = cmp.Or(first, compareErr, enterErr)
 		if first != nil && h.now()-start >= h.config.Sweep {
@@ -82,22 +82,22 @@ func (h *Hub) sweep(ctx context.Context) error {
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// owed is in units of 1/Sample of a user: with 10 users and a sample of 30, one user is due in every third reconciliation.
-	h.owed += len(h.order)
-	due := h.owed / h.config.Sample
-	h.owed %= h.config.Sample
+	// sampleDebt is in units of 1/Sample of a user: with 10 users and a sample of 30, one user is due in every third reconciliation.
+	h.sampleDebt += len(h.order)
+	due := h.sampleDebt / h.config.Sample
+	h.sampleDebt %= h.config.Sample
 	for range due {
 		if h.sampled++; h.sampled >= len(h.order) {
 			h.sampled = 0
 		}
-		if u := h.order[h.sampled]; u.phase == clean && len(u.watchers) > 0 && h.now() >= u.due {
+		if u := h.order[h.sampled]; u.phase == clean && len(u.watchers) > 0 && h.now() >= u.nextSendAt {
 			h.queue(u)
 		}
 	}
 }
 
 // takePortion fills p with the next users of Hub.order below the index end, at most maxSweep.
-func (h *Hub) takePortion(p *portion, end int, resync bool) {
+func (h *Hub) takePortion(p *portion, end int, retryFailed bool) {
 	*p = portion{users: p.users[:0], numbers: p.numbers[:0], rendered: p.rendered[:0],
 		enter: p.enter[:0], gone: p.gone[:0]}
 	h.mu.Lock()
@@ -113,7 +113,7 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			}
 			continue
 		}
-		if u.phase == failed && (resync || p.now >= u.retryAt) {
+		if u.phase == failed && (retryFailed || p.now >= u.retryAt) {
 			// The change that the failed render read is still to be sent.
 			u.changed = true
 			h.queue(u)
@@ -131,8 +131,8 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	}
 }
 
-// compare reads the versions of a portion and marks the users who differ. A panic is an error: the next reconciliation tries again.
-func (h *Hub) compare(ctx context.Context, p *portion) (err error) {
+// compareVersions reads the versions of a portion and marks the users who differ. A panic is an error: the next reconciliation tries again.
+func (h *Hub) compareVersions(ctx context.Context, p *portion) (err error) {
 	defer services.Recover(&err)
 	if len(p.users) == 0 {
 		return nil
@@ -147,7 +147,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) (err error) {
 	if len(versions) != len(p.users) {
 		return fmt.Errorf("reading the versions of %d users: got %d", len(p.users), len(versions))
 	}
-	if err := h.report(ctx, p, versions); err != nil {
+	if err := h.reportLost(ctx, p, versions); err != nil {
 		return err
 	}
 	learned := make([]uint64, len(p.users))
@@ -171,13 +171,13 @@ func (h *Hub) compare(ctx context.Context, p *portion) (err error) {
 		if u.phase == clean {
 			h.stats.Repairs++
 		}
-		h.dirty(u, now)
+		h.markDirty(u, now)
 	}
 	return nil
 }
 
-// report calls Lost for documents that are older than the states rendered from them. compare then has them read again.
-func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
+// reportLost calls Lost for documents that are older than the states rendered from them. compareVersions then has them read again.
+func (h *Hub) reportLost(ctx context.Context, p *portion, versions []uint64) error {
 	if h.config.Lost == nil {
 		return nil
 	}

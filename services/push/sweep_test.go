@@ -45,17 +45,17 @@ func TestSweepRereadsAfterAFailedRender(t *testing.T) {
 			synctest.Wait()
 			wantTaken(t, states, 1, "the first state")
 			show := func(precision services.Precision, value int, shared uint64) {
-				e.change(func(e *engines) {
+				e.withLock(func(e *engines) {
 					e.docs[7] = &services.Badges{Version: services.Version(100, shared), Total: services.NewCount(value, precision, time.Time{})}
 				})
 			}
 			show(services.Stale, 1, 0)
-			e.change(func(e *engines) { e.versionsErr = errAway })
+			e.withLock(func(e *engines) { e.versionsErr = errAway })
 			h.HintShared()
 			pass(2 * time.Second)
 			wantTaken(t, states, -1, "the earlier state again")
 			show(services.Exact, 2, 5)
-			e.change(func(e *engines) { e.versionsErr = nil })
+			e.withLock(func(e *engines) { e.versionsErr = nil })
 			pass(time.Second)
 			wantTaken(t, states, 2, "1 s after the engines answer")
 			renders := len(e.calls(&e.renders))
@@ -103,7 +103,7 @@ func TestSweepAfterLostData(t *testing.T) {
 			pass(time.Second)
 			wantTaken(t, states, 3, "a version that rose again")
 
-			e.change(func(e *engines) { delete(e.docs, 7) })
+			e.withLock(func(e *engines) { delete(e.docs, 7) })
 			rebuilt := false
 			e.holdUp(func(_ context.Context, call string) {
 				if call == "render" && !rebuilt {
@@ -135,14 +135,14 @@ func TestSweepReportsVersionsThatFell(t *testing.T) {
 				t.Errorf("reported: %v at %v", users, shown)
 			}
 			var refused error
-			e.change(func(*engines) { reports, refused = append(reports, shown[0]), refuses })
+			e.withLock(func(*engines) { reports, refused = append(reports, shown[0]), refuses })
 			if refused == nil {
 				e.set(7, shown[0]+1, 5)
 			}
 			return refused
 		}
 		seen := func() (list []uint64) {
-			e.change(func(*engines) { list = slices.Clone(reports) })
+			e.withLock(func(*engines) { list = slices.Clone(reports) })
 			return list
 		}
 		withHub(t, e, config, func(h *Hub) {
@@ -156,15 +156,15 @@ func TestSweepReportsVersionsThatFell(t *testing.T) {
 			h.HintShared()
 			synctest.Wait()
 			wantTaken(t, states, -1, "the older one, rendered before the sweep")
-			e.change(func(*engines) { refuses = errAway })
+			e.withLock(func(*engines) { refuses = errAway })
 			pass(2 * time.Second)
-			e.change(func(*engines) { refuses = nil })
+			e.withLock(func(*engines) { refuses = nil })
 			pass(2 * time.Second)
 			wantTaken(t, states, 5, "a document that fell and was rendered")
 			if reports := seen(); !slices.Equal(reports, []uint64{100, 101, 101, 101}) {
 				t.Errorf("reported at %v, want 100 once and 101 until it was taken", reports)
 			}
-			e.change(func(e *engines) {
+			e.withLock(func(e *engines) {
 				guess := services.Badges{Version: services.Version(900, 0), Total: services.NewCount(8, services.Stale, time.Now())}
 				e.docs[7] = &guess
 			})
@@ -189,7 +189,7 @@ func TestSweepWhileRedisIsAway(t *testing.T) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			take(states)
-			e.change(func(e *engines) { e.versionsErr = errAway })
+			e.withLock(func(e *engines) { e.versionsErr = errAway })
 			if err := h.sweep(t.Context()); services.CodeOf(err) != services.Unavailable {
 				t.Errorf("Sweep: %v, want UNAVAILABLE as Versions said", err)
 			}
@@ -200,7 +200,7 @@ func TestSweepWhileRedisIsAway(t *testing.T) {
 				t.Errorf("%d tries in 5.5 s, want 5", tries)
 			}
 			wantTaken(t, states, -1, "while Redis is away")
-			e.change(func(e *engines) { e.versionsErr = nil })
+			e.withLock(func(e *engines) { e.versionsErr = nil })
 			pass(time.Second)
 			wantTaken(t, states, 2, "1 s after Redis is back")
 		})
@@ -220,9 +220,9 @@ func TestWatchWhileRedisIsAway(t *testing.T) {
 			if tries := len(e.calls(&e.enters)); tries != 3 {
 				t.Errorf("%d tries to enter, want 3: one on coming and one a sweep", tries)
 			}
-			e.change(func(e *engines) { e.enterErr, e.versionsErr = nil, nil })
+			e.withLock(func(e *engines) { e.enterErr, e.versionsErr = nil, nil })
 			pass(time.Second)
-			e.change(func(e *engines) {
+			e.withLock(func(e *engines) {
 				if !e.leased[7] {
 					t.Error("not entered 1 s after Redis is back")
 				}
@@ -242,7 +242,7 @@ func TestLeaseIsRenewedAtAThird(t *testing.T) {
 		withHub(t, e, e.config(), func(h *Hub) {
 			mustWatch(t, h, 7, "")
 			pass(95 * time.Second)
-			want := []called{{1, 0}, {1, 30 * time.Second}, {1, 60 * time.Second}, {1, 90 * time.Second}}
+			want := []recordedCall{{1, 0}, {1, 30 * time.Second}, {1, 60 * time.Second}, {1, 90 * time.Second}}
 			if got := e.calls(&e.enters); !slices.Equal(got, want) {
 				t.Errorf("entered at %v, want %v", got, want)
 			}
@@ -318,7 +318,7 @@ func TestReturnDuringLeave(t *testing.T) {
 			e.holdUp(nil)
 			goOn <- struct{}{}
 			synctest.Wait()
-			e.change(func(e *engines) {
+			e.withLock(func(e *engines) {
 				if !e.leased[7] {
 					t.Error("watched and not entered")
 				}
@@ -352,8 +352,8 @@ func TestSweepPortions(t *testing.T) {
 		user := services.UserID(1 + i)
 		e.set(user, 100, i)
 		w := &watcher{slot: newSlot[*services.Badges]("")}
-		w.user = h.enter(user)
-		h.join(w.user, w)
+		w.user = h.findOrAddUser(user)
+		h.addWatcher(w.user, w)
 		if i%3 == 0 {
 			leaving = append(leaving, w)
 		}
@@ -373,7 +373,7 @@ func TestSweepPortions(t *testing.T) {
 			t.Fatalf("user %d was looked at %d times, want %d", user, seen[user], want)
 		}
 	}
-	for name, list := range map[string][]called{"versions": e.versions, "enter": e.enters, "leave": e.leaves} {
+	for name, list := range map[string][]recordedCall{"versions": e.versions, "enter": e.enters, "leave": e.leaves} {
 		sum := 0
 		for _, call := range list {
 			if call.count > maxSweep {

@@ -47,10 +47,10 @@ func (h *Hub) fire() (wait moment, some bool) {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
-		// The user waited for u.due or for NextAt. dirty expects the phase clean. If NextAt comes before u.due, dirty waits for
-		// u.due.
+		// The user waited for u.nextSendAt or for NextAt. markDirty expects the phase clean. If NextAt comes before u.nextSendAt, it waits for
+		// u.nextSendAt.
 		u.phase = clean
-		h.dirty(u, now)
+		h.markDirty(u, now)
 	}
 	return 0, false
 }

@@ -25,7 +25,7 @@ func TestTimers(t *testing.T) {
 		model := map[*user]moment{}
 		users := make([]*user, 12)
 		for i := range users {
-			users[i] = h.enter(services.UserID(i + 1))
+			users[i] = h.findOrAddUser(services.UserID(i + 1))
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			u := users[rapid.IntRange(0, len(users)-1).Draw(t, "user")]
@@ -80,7 +80,7 @@ func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
 func TestTimersOfUsersWhoLeave(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock})
-	u := h.enter(1)
+	u := h.findOrAddUser(1)
 	h.startTimer(u, time.Second)
 	h.remove(u)
 	clock.at = clock.at.Add(time.Minute)
@@ -99,8 +99,8 @@ func TestUsersWithoutWatchersCostNothing(t *testing.T) {
 		},
 	})
 	w := &watcher{slot: newSlot[*services.Badges]("")}
-	w.user = h.enter(7)
-	h.join(w.user, w)
+	w.user = h.findOrAddUser(7)
+	h.addWatcher(w.user, w)
 	var b batch
 	h.render(t.Context(), &b)
 	if len(h.timers) != 1 {

@@ -17,7 +17,7 @@ type phase uint8
 
 const (
 	clean     phase = iota // nothing is to be done; a timer may be set for NextAt
-	waiting                // dirty, and too soon after the last change: their timer is set to due
+	waiting                // dirty, and too soon after the last change: their timer is set to nextSendAt
 	queued                 // in Hub.ready
 	rendering              // with a worker
 	failed                 // the render failed: reconciliation queues the user again
@@ -32,26 +32,26 @@ type user struct {
 	timer    int32 // index in Hub.timers, or noTimer
 	// phase says where the user is: in no list, in the heap, in Hub.ready, with a worker, or with reconciliation. A user is
 	// in one place only, so they are never read twice at the same time.
-	phase       phase
-	failures    uint8       // renders that failed in a row
-	again       bool        // while rendering: the state in flight may already be stale
-	changed     bool        // queued for a change, not only for the first state of a watcher
-	entered     bool        // Enter was sent, and nothing since suggests that it failed or that Redis forgot the lease
-	leased      bool        // Enter was sent, and Leave not answered since
-	entering    int8        // Enter calls under way
-	leaving     bool        // Leave is under way
-	released    bool        // in Hub.released
-	rendered    uint64      // the user's half of the last rendered version, even if it was too old to be sent
-	learned     uint64      // this node's sequence of shared changes at that render
-	version     uint64      // shared half of the last rendered version
-	face        uint64      // of the last rendered state, see faceOf
-	fromClock   bool        // the last rendered version came from a clock; the version in Redis may be lower and still correct
-	wakeAt      moment      // the time of their timer
-	due         moment      // no change is sent before it
-	enterSentAt moment      // when Enter was last sent
-	retryAt     moment      // if failed: when reconciliation tries again
-	leftAt      moment      // without watchers: when the last one left
-	cause       trace.Cause // the last span whose change is not rendered yet
+	phase          phase
+	failures       uint8       // renders that failed in a row
+	renderAgain    bool        // while rendering: the state in flight may already be stale
+	changed        bool        // queued for a change, not only for the first state of a watcher
+	entered        bool        // Enter was sent, and nothing since suggests that it failed or that Redis forgot the lease
+	leased         bool        // Enter was sent, and Leave not answered since
+	entering       int8        // Enter calls under way
+	leaving        bool        // Leave is under way
+	released       bool        // in Hub.released
+	rendered       uint64      // the user's half of the last rendered version, even if it was too old to be sent
+	learned        uint64      // this node's sequence of shared changes at that render
+	renderedShared uint64      // shared half of the last rendered version
+	renderedHash   uint64      // of the last rendered state, see hashVisible
+	fromClock      bool        // the last rendered version came from a clock; the version in Redis may be lower and still correct
+	wakeAt         moment      // the time of their timer
+	nextSendAt     moment      // no change is sent before it
+	enterSentAt    moment      // when Enter was last sent
+	retryAt        moment      // if failed: when reconciliation tries again
+	leftAt         moment      // without watchers: when the last one left
+	cause          trace.Cause // the last span whose change is not rendered yet
 }
 
 // stage is the progress of serving a watcher.
@@ -82,8 +82,8 @@ func (w *watcher) close() {
 // now is the present moment.
 func (h *Hub) now() moment { return h.config.Clock.Now().Sub(h.born) }
 
-// enter finds or adds a user. The caller holds mu and adds a watcher to the user.
-func (h *Hub) enter(number services.UserID) *user {
+// findOrAddUser finds or adds a user. The caller holds mu and adds a watcher to the user.
+func (h *Hub) findOrAddUser(number services.UserID) *user {
 	if u := h.users[number]; u != nil {
 		return u
 	}
@@ -105,8 +105,8 @@ func (h *Hub) remove(u *user) {
 	h.stopTimer(u)
 }
 
-// join adds a watcher. Its first state is read at once: throttling, which delays the user's other watchers, does not delay it.
-func (h *Hub) join(u *user, w *watcher) {
+// addWatcher adds a watcher. Its first state is read at once: throttling, which delays the user's other watchers, does not delay it.
+func (h *Hub) addWatcher(u *user, w *watcher) {
 	if len(u.watchers) == 0 {
 		h.stats.Online++
 	}
@@ -129,16 +129,16 @@ func (h *Hub) removeWatcher(u *user, w *watcher, now moment) {
 	if len(u.watchers) == 0 {
 		u.watchers = nil
 		h.stats.Online--
-		h.rest(u, now)
+		h.cancelWork(u, now)
 		// The user's map entry stays for Linger: a client that reconnects finds the same throttle and version.
 		h.release(u)
 	}
 }
 
-// rest cancels all pending work for a user without watchers: the next watcher causes a new read anyway.
-func (h *Hub) rest(u *user, now moment) {
+// cancelWork cancels all pending work for a user without watchers: the next watcher causes a new read anyway.
+func (h *Hub) cancelWork(u *user, now moment) {
 	u.leftAt = now
-	u.again, u.changed = false, false
+	u.renderAgain, u.changed = false, false
 	u.failures = 0
 	h.stopTimer(u)
 	if u.phase == waiting || u.phase == failed {
@@ -146,21 +146,21 @@ func (h *Hub) rest(u *user, now moment) {
 	}
 }
 
-// dirty makes sure that a user is read again after now: at once, or when they are due.
-func (h *Hub) dirty(u *user, now moment) {
+// markDirty makes sure that a user is read again after now: at once, or when they are due.
+func (h *Hub) markDirty(u *user, now moment) {
 	switch u.phase {
 	case clean:
 		u.changed = true
 		// A first change after a rest goes at once.
-		if now >= u.due {
+		if now >= u.nextSendAt {
 			h.queue(u)
 			return
 		}
 		u.phase = waiting
-		h.startTimer(u, u.due)
-	// The worker may have read before this change: next then makes the user dirty again.
+		h.startTimer(u, u.nextSendAt)
+	// The worker may have read before this change: decidePhase then makes the user dirty again.
 	case rendering:
-		u.again = true
+		u.renderAgain = true
 	case waiting, queued, failed: // they will be read anyway
 	}
 }

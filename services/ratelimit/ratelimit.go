@@ -100,20 +100,20 @@ type Ledger interface {
 
 // Config holds the limits and their environment. Zero fields have defaults.
 type Config struct {
-	Limits   Limits
-	Ledger   Ledger        // nil: this node is alone
-	Exchange time.Duration // how often the nodes exchange their spending; default 1 s
-	Clock    services.Clock
-	Log      *slog.Logger
+	Limits           Limits
+	Ledger           Ledger        // nil: this node is alone
+	ExchangeInterval time.Duration // how often the nodes exchange their spending; default 1 s
+	Clock            services.Clock
+	Log              *slog.Logger
 }
 
 // Limiter keeps the buckets of one node. It is safe for concurrent use.
 type Limiter struct {
-	cfg     Config
-	seed    maphash.Seed // of the hash in shardOf
-	shards  [shardCount]shard
-	refused atomic.Uint64 // requests that were refused
-	quiet   bool          // the last exchange failed and was logged; only RunOnce uses it
+	cfg           Config
+	seed          maphash.Seed // of the hash in shardOf
+	shards        [shardCount]shard
+	refused       atomic.Uint64 // requests that were refused
+	failureLogged bool          // the last exchange failed and was logged; only RunOnce uses it
 }
 
 const (
@@ -147,7 +147,7 @@ type bucket struct {
 func New(cfg Config) *Limiter {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	cfg.Exchange = cmp.Or(cfg.Exchange, time.Second)
+	cfg.ExchangeInterval = cmp.Or(cfg.ExchangeInterval, time.Second)
 	l := &Limiter{cfg: cfg, seed: maphash.MakeSeed()}
 	for i := range l.shards {
 		l.shards[i].buckets = map[bucketKey]*bucket{}
@@ -238,7 +238,7 @@ func waitText(wait time.Duration) string {
 
 // Run exchanges spending and frees full buckets until ctx ends.
 func (l *Limiter) Run(ctx context.Context) error {
-	return services.Every(ctx, l.cfg.Exchange, func(ctx context.Context) { l.RunOnce(ctx) })
+	return services.Every(ctx, l.cfg.ExchangeInterval, func(ctx context.Context) { l.RunOnce(ctx) })
 }
 
 // RunOnce reports this node's spending to the other nodes, subtracts their spending from each bucket, and frees full buckets.
@@ -256,15 +256,15 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	// If this fails, the collected amounts are lost: the other nodes do not subtract them from their buckets.
 	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
 	if err != nil {
-		if !l.quiet {
+		if !l.failureLogged {
 			l.cfg.Log.Warn("each node applies the rate limits by itself until Redis answers", "error", err)
 		}
-		l.quiet = true
+		l.failureLogged = true
 		return
 	}
-	l.quiet = false
+	l.failureLogged = false
 	for i, total := range totals {
-		l.adopt(keys[i], amounts[i], number, total, now)
+		l.subtractOthersSpending(keys[i], amounts[i], number, total, now)
 	}
 }
 
@@ -290,8 +290,8 @@ func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 	return keys, amounts
 }
 
-// adopt subtracts from a bucket the spending of other nodes since the last exchange. said is what this node has reported.
-func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now time.Time) {
+// subtractOthersSpending subtracts from a bucket the spending of other nodes since the last exchange. said is what this node has reported.
+func (l *Limiter) subtractOthersSpending(key bucketKey, said int, number int64, total int, now time.Time) {
 	part := l.shardOf(key)
 	part.mu.Lock()
 	defer part.mu.Unlock()

@@ -55,7 +55,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 		return nil, nil, err
 	}
 	// Readers wait less than writers, because they can read from SQL instead.
-	ctx = redis.Reading(ctx)
+	ctx = redis.WithReading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))
@@ -73,7 +73,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 		if err != nil {
 			// One failed command fails the whole call, so that the caller does not read from SQL one by one.
 			if err != redis.Nil {
-				return nil, nil, redis.Unavailable(err)
+				return nil, nil, redis.MapError(err)
 			}
 			continue
 		}

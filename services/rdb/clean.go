@@ -29,11 +29,11 @@ type WalkPlace struct {
 
 // Findings are the keys that one step of a walk found and that may have to be cleaned.
 type Findings struct {
-	Keys      int               // keys passed, ours or not
-	Documents []services.UserID // users who have a document
-	Long      []services.UserID // users whose inbox holds more entries than a feed lists
-	Lists     []LongList        // registered lists with more entries than are ever shown
-	Leftovers []Leftover        // keys that may have to be dropped: see DropLeftovers
+	Keys        int               // keys passed, ours or not
+	Documents   []services.UserID // users who have a document
+	LongInboxes []services.UserID // users whose inbox holds more entries than a feed lists
+	LongLists   []LongList        // registered lists with more entries than are ever shown
+	Leftovers   []Leftover        // keys that may have to be dropped: see DropLeftovers
 }
 
 // Leftover is a key that nobody reads, or one that would never expire: see DropLeftovers.
@@ -56,7 +56,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 		return nil
 	})
 	if err != nil {
-		return found, from, false, redis.Unavailable(err)
+		return found, from, false, redis.MapError(err)
 	}
 	addresses := slices.Sorted(maps.Keys(masters))
 	// A master that has left the cluster is skipped: its keys are now on other masters, and this walk or the next one finds
@@ -72,7 +72,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	// A cursor belongs to one master: on another one the walk begins at 0.
 	keys, cursor, err := masters[addresses[at]].Scan(ctx, cursor, "", int64(about)).Result()
 	if err != nil {
-		return found, from, false, redis.Unavailable(err)
+		return found, from, false, redis.MapError(err)
 	}
 	if found, err = c.find(ctx, keys); err != nil {
 		return found, from, false, err
@@ -142,9 +142,9 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 			// The length includes the sentinel of an inbox.
 			if err == nil && held == 1 && length-1 > services.Retention {
 				if one.part == inboxPart {
-					found.Long = append(found.Long, one.user)
+					found.LongInboxes = append(found.LongInboxes, one.user)
 				} else {
-					found.Lists = append(found.Lists, LongList{one.user, one.part})
+					found.LongLists = append(found.LongLists, LongList{one.user, one.part})
 				}
 			}
 		}
@@ -167,7 +167,7 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 	// The third part of this script's answer is the number of entries, so the result cannot be taken as it is.
 	for i, reply := range replies {
 		if reply.Err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, redis.Unavailable(reply.Err))
+			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, redis.MapError(reply.Err))
 		}
 		if results[i], err = redis.ParseResult(reply.Value); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, err)
@@ -188,19 +188,19 @@ const AnyDay = -1
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: allKeys(user), Args: []any{last}}
+		calls[i] = redis.Call{Keys: viewAndOnlineKeys(user), Args: []any{last}}
 	}
 	return c.runDrop(ctx, userDrop, calls)
 }
 
-// Erase deletes every key of a user who is removed for good. Unlike DropUsers it checks nothing: the user cannot have come back.
-func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
+// EraseUser deletes every key of a user who is removed for good. Unlike DropUsers it checks nothing: the user cannot have come back.
+func (c *Projections) EraseUser(ctx context.Context, user services.UserID) error {
 	// Scripts delete mergeKey themselves; it is here for a script that failed midway.
-	keys := append(allKeys(user), profileKey(user), mergeKey(user))
-	for _, part := range leases {
+	keys := append(viewAndOnlineKeys(user), profileKey(user), mergeKey(user))
+	for _, part := range leaseParts {
 		keys = append(keys, redis.UserKey(user, ":"+part))
 	}
-	return c.presence(ctx, func(p redis.Pipeliner) {
+	return c.writePresence(ctx, func(p redis.Pipeliner) {
 		p.Del(ctx, keys...)
 		p.ZRem(ctx, onlineSetKey(onlineShard(user)), services.UserIDText(user))
 	})
@@ -234,7 +234,7 @@ func (c *Projections) runDrop(ctx context.Context, s *redis.Script, calls []redi
 	dropped := make([]int, len(replies))
 	for i, reply := range replies {
 		if reply.Err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, redis.Unavailable(reply.Err))
+			return nil, fmt.Errorf("%s: %w", s.Name, redis.MapError(reply.Err))
 		}
 		keys, _ := reply.Value.(int64)
 		dropped[i] = int(keys)

@@ -30,7 +30,7 @@ func TestTrimInboxes(t *testing.T) {
 		if result, cut := v.trim(); result.Status != redis.Missing || cut != 0 {
 			v.Errorf("of nobody: %+v, %d", result, cut)
 		}
-		v.build(FeedFacts{Entries: posts(1, 330, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 330, counted)})
 		n := v.field("n")
 		result, cut := v.trim()
 		if result.Status != redis.Applied || result.N != 0 || cut != 30 || v.field("n") != n {
@@ -43,8 +43,8 @@ func TestTrimInboxes(t *testing.T) {
 			v.Errorf("once more: %+v, %d cut", result, cut)
 		}
 		shown := v.snapshot()
-		if shown.Wholeness != Whole || shown.Floor != 30 || shown.Unlisted != 30 || len(shown.Entries) != 300 {
-			v.Errorf("%d entries above %d, %d", len(shown.Entries), shown.Floor, shown.Unlisted)
+		if shown.Wholeness != Whole || shown.Floor != 30 || shown.TrimmedCounted != 30 || len(shown.Entries) != 300 {
+			v.Errorf("%d entries above %d, %d", len(shown.Entries), shown.Floor, shown.TrimmedCounted)
 		}
 		// The script treats an add below the new floor as trimmed and does not list it again. The version changes if the entry
 		// counts.
@@ -54,12 +54,12 @@ func TestTrimInboxes(t *testing.T) {
 		if late := v.add(v.stamp(), listed(30)); late.Status != redis.Same {
 			v.Errorf("a late post below the floor that does not count: %+v", late)
 		}
-		v.lose(DocumentKey(reader), inboxKey(reader))
-		v.build(FeedFacts{Entries: append(posts(1, 310, counted), posts(311, 320, listed)...)})
+		v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+		v.build(FeedFacts{Entries: append(makeEntries(1, 310, counted), makeEntries(311, 320, listed)...)})
 		if result, cut := v.trim(); cut != 20 || v.field("fc") != "290+" || fmt.Sprint(result.N) != v.field("n") {
 			v.Errorf("with own ones: %+v, %d cut, the count is %s", result, cut, v.field("fc"))
 		}
-		v.lose(inboxKey(reader))
+		v.deleteKeys(inboxKey(reader))
 		v.begin(false)
 		if result, cut := v.trim(); cut != 0 || result.Status == redis.Applied {
 			v.Errorf("while it is rebuilt: %+v", result)
@@ -98,8 +98,8 @@ func (s feedModel) check(shown Snapshot) error {
 	if !slices.Equal(above, shown.Entries) {
 		return fmt.Errorf("listed are %d, want %d above %d", len(shown.Entries), len(above), shown.Floor)
 	}
-	if newestBelow > shown.Unlisted || shown.Unlisted > shown.Floor {
-		return fmt.Errorf("the newest counting one below the floor %d is %d, and the mark %d", shown.Floor, newestBelow, shown.Unlisted)
+	if newestBelow > shown.TrimmedCounted || shown.TrimmedCounted > shown.Floor {
+		return fmt.Errorf("the newest counting one below the floor %d is %d, and the mark %d", shown.Floor, newestBelow, shown.TrimmedCounted)
 	}
 	counting := 0
 	for _, entry := range shown.Entries {
@@ -108,7 +108,7 @@ func (s feedModel) check(shown Snapshot) error {
 		}
 	}
 	d := shown.Document
-	if d.FeedCount != min(counting, services.Retention) || d.FeedMore != (counting > services.Retention || shown.Unlisted > s.seen) {
+	if d.FeedCount != min(counting, services.Retention) || d.FeedMore != (counting > services.Retention || shown.TrimmedCounted > s.seen) {
 		return fmt.Errorf("the count is %d (%v), listed are %d", d.FeedCount, d.FeedMore, counting)
 	}
 	if d.FeedCount > unseen || !d.FeedMore && d.FeedCount != unseen {
@@ -121,7 +121,7 @@ func (s feedModel) check(shown Snapshot) error {
 func TestATrimmedInboxEqualsTheFacts(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
-		v.lose(DocumentKey(reader), inboxKey(reader))
+		v.deleteKeys(DocumentKey(reader), inboxKey(reader))
 		facts := feedModel{entries: map[services.PostID]services.FeedEntry{}}
 		v.build(FeedFacts{})
 		next := services.PostID(1)
@@ -142,7 +142,7 @@ func TestATrimmedInboxEqualsTheFacts(t *testing.T) {
 				}
 			case "see":
 				facts.seen = max(facts.seen, services.PostID(rapid.IntRange(0, int(next)).Draw(r, "seen")))
-				v.see(facts.seen)
+				v.markSeen(facts.seen)
 			case "delete":
 				// Delete only entries well above the floor. Refills have their own test.
 				for range rapid.IntRange(1, 10).Draw(r, "deletions") {
@@ -171,8 +171,8 @@ func (v view) dropUser(last int64) int {
 func TestDropUsers(t *testing.T) {
 	eachView(t, func(v view) {
 		whole := func() {
-			v.lose(DocumentKey(reader), inboxKey(reader))
-			v.build(FeedFacts{Entries: posts(1, 3, counted)}) // last visit on day 20,000
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)}) // last visit on day 20,000
 		}
 		whole()
 		if v.dropUser(19_999) != 0 || !v.document().Ready {
@@ -215,7 +215,7 @@ func TestDropUsers(t *testing.T) {
 // An add whose post was read before the user's keys were dropped is refused after the user is back: their rebuild has read the post.
 func TestALateAddAfterADrop(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		late := v.stamp()
 		if v.dropUser(20_000) != 2 {
 			v.Fatal("the user was not dropped")
@@ -227,11 +227,11 @@ func TestALateAddAfterADrop(t *testing.T) {
 		if result := v.add(late, counted(4)); result.Status != redis.Retry {
 			v.Errorf("during the rebuild: %+v", result)
 		}
-		v.build(FeedFacts{Stamp: begun, Entries: posts(1, 5, counted)})
+		v.build(FeedFacts{Stamp: begun, Entries: makeEntries(1, 5, counted)})
 		if result := v.add(late, counted(4)); result.Status != redis.Retry {
 			v.Errorf("after it: %+v", result)
 		}
-		v.want("in the end", v.add(v.stamp(), counted(6)), redis.Applied, "6", posts(1, 6, counted)...)
+		v.want("in the end", v.add(v.stamp(), counted(6)), redis.Applied, "6", makeEntries(1, 6, counted)...)
 	})
 }
 
@@ -261,7 +261,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 		for i, user := range users {
 			facts := FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Day: 20_000, Lifetime: time.Hour}
 			if user == 5 {
-				facts.Entries = posts(1, 310, counted)
+				facts.Entries = makeEntries(1, 310, counted)
 			}
 			_, err := v.c.EndRebuild(ctx, facts)
 			v.must(err)
@@ -292,7 +292,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 			for _, user := range found.Documents {
 				documents[user] = true
 			}
-			for _, user := range found.Long {
+			for _, user := range found.LongInboxes {
 				long[user] = true
 			}
 			o, e, err := v.c.DropLeftovers(ctx, found.Leftovers)
@@ -348,7 +348,7 @@ func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 		if orphans, endless, err := v.c.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
 			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)
 		}
-		v.build(FeedFacts{Entries: posts(1, 2, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 2, counted)})
 		if !v.document().Ready {
 			v.Error("the rebuild was broken")
 		}

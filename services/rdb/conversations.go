@@ -20,7 +20,7 @@ const statesPerCall = 25
 // documents with a negative count, which happens only if another program wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
 	calls, places := membershipCalls(states)
-	answers, err := c.Results(ctx, conversationsPut, calls)
+	answers, err := c.ChangeForResults(ctx, conversationsPut, calls)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -76,7 +76,7 @@ func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID)
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: []string{DocumentKey(user), conversationsKey(user)}}
 	}
-	_, err := c.Results(ctx, conversationsAged, calls)
+	_, err := c.ChangeForResults(ctx, conversationsAged, calls)
 	return err
 }
 

@@ -15,10 +15,10 @@ import (
 
 // talk is one conversation as the facts have it.
 type talk struct {
-	messages []talkMessage
-	way      int64                                    // the version of readSide
-	readSide bool                                     // messages are counted when the badges are read, not when they are written
-	rows     map[services.UserID]*services.Membership // the state of each member; snapshot adds what all members share
+	messages   []talkMessage
+	wayVersion int64                                    // the version of readSide
+	readSide   bool                                     // messages are counted when the badges are read, not when they are written
+	rows       map[services.UserID]*services.Membership // the state of each member; snapshot adds what all members share
 }
 
 // talkMessage is one message, and the user whom it mentions; 0: nobody.
@@ -60,7 +60,7 @@ func newTalks(ctx context.Context, c *Projections, seed uint64) *talks {
 // snapshot is a user's state as one SQL statement reads it: the user's row and what all members share.
 func (t *talk) snapshot(user services.UserID) services.Membership {
 	row := *t.rows[user]
-	row.Head, row.ReadSide, row.WayVersion = int64(len(t.messages)), t.readSide, t.way
+	row.Head, row.ReadSide, row.WayVersion = int64(len(t.messages)), t.readSide, t.wayVersion
 	return row
 }
 
@@ -183,7 +183,7 @@ func (w *talks) step() error {
 		t.move(row, head)
 		w.queueStates(id, user)
 	case action == 13:
-		t.readSide, t.way = !t.readSide, t.way+1
+		t.readSide, t.wayVersion = !t.readSide, t.wayVersion+1
 		w.queueStates(id, w.people...)
 	case action == 14:
 		return w.lose(user)

@@ -70,7 +70,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 		}
 		// A document of the wrong type is read again below, as for many users: that read repairs it.
 		if !redis.IsWrongType(err) {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 	}
 	reads := make([]redis.KeyRead, len(users))
@@ -80,7 +80,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
 	documents, epoch := make([]Document, len(users)), ""
 	// Readers wait less than writers, because they can read from SQL instead.
-	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
+	err := c.ReadEach(redis.WithReading(ctx), reads, func(i int, texts []string) {
 		if i == 0 {
 			epoch = c.Epoch()
 		}
@@ -146,7 +146,7 @@ func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, sho
 		calls[i] = redis.Call{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
 	}
 	// Missing documents are lost anyway, so the results are ignored.
-	_, err := c.Results(ctx, documentLost, calls)
+	_, err := c.ChangeForResults(ctx, documentLost, calls)
 	return err
 }
 
@@ -157,5 +157,5 @@ func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: []string{DocumentKey(user), onlineKey(user)}, Args: []any{passed[i]}}
 	}
-	return c.Results(ctx, versionRaise, calls)
+	return c.ChangeForResults(ctx, versionRaise, calls)
 }

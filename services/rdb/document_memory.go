@@ -34,9 +34,9 @@ type keptDocument struct {
 const (
 	// documentsKept is the greatest number of kept documents. A document takes about 1.5 KB.
 	documentsKept = 10_000
-	// longestKept is the greatest length, in bytes, of all values of a kept document. Parsed values take up to three times that
+	// maxKeptBytes is the greatest length, in bytes, of all values of a kept document. Parsed values take up to three times that
 	// length, so all kept documents take at most 60 MB. The document of a user who follows thousands of huge authors is longer.
-	longestKept = 2 << 10
+	maxKeptBytes = 2 << 10
 )
 
 // checkedFields are read to find whether a kept document is still the same. They are followed by the plain fields of sources
@@ -111,15 +111,15 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 	}
 	documents := make([]Document, len(users))
 	var changed []int
-	ctx, epoch := redis.Reading(ctx), ""
+	ctx, epoch := redis.WithReading(ctx), ""
 	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
 		if i == 0 { // as in Documents
 			epoch = c.Epoch()
 		}
 		switch {
 		case kept[i].layout == nil:
-			documents[i] = c.learn(users[i], layout, texts, epoch)
-		case !layout.same(&kept[i], texts, epoch):
+			documents[i] = c.parseAndKeep(users[i], layout, texts, epoch)
+		case !layout.isSameDocument(&kept[i], texts, epoch):
 			changed = append(changed, i)
 		default:
 			documents[i] = layout.current(&kept[i], texts)
@@ -137,13 +137,13 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 		if at == 0 {
 			epoch = c.Epoch()
 		}
-		documents[changed[at]] = c.learn(users[changed[at]], layout, texts, epoch)
+		documents[changed[at]] = c.parseAndKeep(users[changed[at]], layout, texts, epoch)
 	})
 	return documents, nil
 }
 
-// learn reads a document from its fields and rm, and keeps it if it is ready and not too long.
-func (c *Projections) learn(user services.UserID, layout *layout, texts []string, epoch string) Document {
+// parseAndKeep reads a document from its fields and rm, and keeps it if it is ready and not too long.
+func (c *Projections) parseAndKeep(user services.UserID, layout *layout, texts []string, epoch string) Document {
 	length := 0
 	for _, text := range texts {
 		length += len(text)
@@ -151,7 +151,7 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 	// Both are copied, because all texts are parts of one string, which would otherwise stay in memory as a whole.
 	version, bornStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
-	if document.Ready && length <= longestKept {
+	if document.Ready && length <= maxKeptBytes {
 		c.memory.keep(user, keptDocument{layout, epoch, version, bornStamp, document})
 	} else {
 		c.memory.forget(user)
@@ -159,8 +159,8 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 	return document
 }
 
-// same reports whether a document is still the one that was kept.
-func (l *layout) same(kept *keptDocument, texts []string, epoch string) bool {
+// isSameDocument reports whether a document is still the one that was kept.
+func (l *layout) isSameDocument(kept *keptDocument, texts []string, epoch string) bool {
 	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.bornStamp
 }
 

@@ -34,8 +34,8 @@ func (v view) readCached(what string, trips int) Document {
 func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, write := range v.everyWrite() {
-			v.lose(DocumentKey(reader), inboxKey(reader))
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			stamp := v.stamp()
 			v.readCached(name+", the first read", 1+v.keptCount())
 			v.readCached(name+", again", 1)
@@ -65,7 +65,7 @@ func (v view) keptCount() int {
 // A kept document is not used any more after SetDots has changed the layout, after ForgetDocument, or if Redis' document is not whole.
 func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		v.readCached("the first read", 1)
 		v.c.SetDots([]string{"shop"})
 		v.readCached("with a dot", 1)
@@ -87,10 +87,10 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 			"being built":      func() { v.set("st", "0") },
 			"of another epoch": func() { v.set("st", "1"); v.set("e", "x") },
 			"a broken day":     func() { v.set("e", v.c.Epoch()); v.set("d", "today") },
-			"gone":             func() { v.lose(DocumentKey(reader)) },
+			"gone":             func() { v.deleteKeys(DocumentKey(reader)) },
 		} {
-			v.lose(DocumentKey(reader), inboxKey(reader))
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			v.readCached("built", 1+v.keptCount())
 			lost()
 			documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
@@ -105,14 +105,14 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 // A long document is read whole each time.
 func TestLongDocumentsAreNotKept(t *testing.T) {
 	eachView(t, func(v view) {
-		for many, keeps := range map[int]bool{longestKept/12 - 50: true, longestKept/12 + 1: false} {
+		for many, keeps := range map[int]bool{maxKeptBytes/12 - 50: true, maxKeptBytes/12 + 1: false} {
 			var authors []services.FollowedAuthor
 			for i := range many {
 				authors = append(authors, services.FollowedAuthor{Author: services.UserID(1000 + i), Since: 1})
 			}
-			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
 			v.c.ForgetDocument(reader)
-			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: authors})
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted), Pulled: authors})
 			if d := v.readCached("the first read", 1); len(d.Pulled) != many {
 				v.Errorf("%d authors of %d", len(d.Pulled), many)
 			}
@@ -128,11 +128,11 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 // for the kept one.
 func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		v.readCached("the first read", 1)
 		version := v.field("n")
-		v.lose(DocumentKey(reader), inboxKey(reader))
-		v.build(FeedFacts{Entries: posts(1, 5, counted)})
+		v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+		v.build(FeedFacts{Entries: makeEntries(1, 5, counted)})
 		v.set("n", version)
 		if d := v.readCached("born again", 2); d.FeedCount != 5 {
 			v.Errorf("%d posts count", d.FeedCount)
@@ -146,7 +146,7 @@ func TestKeptDocumentsAge(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		expiry := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceConversations: 2}
 		v := view{t, connect(t, redis.Options{URL: url, ReadTimeout: patience}, Shape{Expiry: expiry})}
-		v.build(FeedFacts{Entries: posts(10, 13, counted)})
+		v.build(FeedFacts{Entries: makeEntries(10, 13, counted)})
 		state := services.Membership{Conversation: 1, User: reader, Head: 3, AgedOn: 100, LeavesOn: 102}
 		_, _, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
 		v.must(err)
@@ -169,7 +169,7 @@ func TestKeptDocumentsAge(t *testing.T) {
 // For a kept document Redis is asked for a few fields only.
 func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: patience})}
-	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 	v.readCached("the first read", 1)
 	v.must(v.c.Commands().Do(v.Context(), "ACL", "SETUSER", "default", "-hgetall").Err())
 	documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})

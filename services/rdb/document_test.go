@@ -18,7 +18,7 @@ var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: 
 
 // goodValues are Redis' answers for a valid document.
 func goodValues() []any {
-	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
+	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", packNamed(pulledAuthors...), packNamed(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
 		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;", "7;140;1", "3;DLIKE,OOF_THE_HOST"}
 	for range services.Categories {
 		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
@@ -63,7 +63,7 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 		case "n", "d", "fc", "Cu", "Cm", "Cv":
 			return slices.Contains([]any{"000000000000", "00000000000000", "8000000000000"}, value)
 		case "F", "L":
-			return isText && len(text)%namedSize == 0
+			return isText && len(text)%namedAuthorSize == 0
 		case "R":
 			return isText && len(text)%8 == 0
 		case announcementField:
@@ -144,7 +144,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 	counts := services.CategoryCounts{Category: services.CategoryLike, Version: 9_999_999_999, Newest: services.MaxPostID, Older: 99_999, Day: 99_999,
 		Days: [8]int{9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999}}
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(services.MaxPostID-400, services.MaxPostID, counted), Floor: services.MaxPostID - 401, TrimmedCounted: services.MaxPostID - 401})
+		v.build(FeedFacts{Entries: makeEntries(services.MaxPostID-400, services.MaxPostID, counted), Floor: services.MaxPostID - 401, TrimmedCounted: services.MaxPostID - 401})
 		v.set("n", uint64(9_007_199_254_740_990))
 		v.set("rm", uint64(9_007_199_254_740_990))
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 9_999_999, time.Hour))

@@ -42,17 +42,17 @@ func (v view) acceptedContent() string {
 	return fmt.Sprint(documents[0].FeedCount)
 }
 
-// losing is a Redis that can lose its last writes. settle makes the present data survive, and lose makes Redis forget everything that
+// losingStore is a Redis that can lose its last writes. settle makes the present data survive, and lose makes Redis forget everything that
 // was written after settle.
-type losing struct {
+type losingStore struct {
 	url          string
 	settle, lose func()
 }
 
 // eachLosing runs a test on each kind of Redis that can lose writes, by a restart or by the failover to an older replica.
-func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
-	restarted := func(servers ...*redistest.Server) losing {
-		return losing{settle: func() {
+func eachLosing(t *testing.T, run func(t *testing.T, store losingStore)) {
+	restarted := func(servers ...*redistest.Server) losingStore {
+		return losingStore{settle: func() {
 			for _, s := range servers {
 				s.Do("SAVE")
 			}
@@ -77,7 +77,7 @@ func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		url, master, replica := redistest.SentinelServers(t)
-		run(t, losing{url: url, settle: func() {
+		run(t, losingStore{url: url, settle: func() {
 			master.Do("WAIT", 1, 5000)
 			replica.Pause() // it takes over without the later writes
 			master.Do("CLIENT", "KILL", "TYPE", "replica")
@@ -90,10 +90,10 @@ func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
 
 // After Redis comes back with older data, no node accepts that data, and every node accepts what is built from then on.
 func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
-	eachLosing(t, func(t *testing.T, store losing) {
+	eachLosing(t, func(t *testing.T, store losingStore) {
 		v := view{t, connect(t, redis.Options{URL: store.url, Node: "one"})}
 		second := view{t, connect(t, redis.Options{URL: store.url, Node: "two"})}
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{Number: reader, Key: "old"}}))
 		store.settle()
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Deleted: true, UpdatedAt: time.UnixMicro(2)}}, nil))
@@ -120,7 +120,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 		if v.field("fc") != "3" {
 			t.Fatalf("the old document is not there: fc is %q", v.field("fc"))
 		}
-		v.build(FeedFacts{Entries: posts(1, 4, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 4, counted)})
 		v.must(second.c.CheckEpoch(t.Context())) // as Watch does, which finds new masters
 		if v.acceptedContent() != "4" || second.acceptedContent() != "4" {
 			t.Errorf("rebuilt, %s and %s, want 4", v.acceptedContent(), second.acceptedContent())
@@ -136,7 +136,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 // A rebuild in a new epoch keeps nothing of the old one, and its version is greater.
 func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
+		v.build(FeedFacts{Entries: makeEntries(1, 9, counted), Seen: 5})
 		_, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
 		v.must(err)
 		v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
@@ -146,7 +146,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 		if got := v.acceptedContent(); got != "missing" {
 			v.Errorf("of another epoch: %s", got)
 		}
-		v.build(FeedFacts{Entries: posts(20, 21, counted)})
+		v.build(FeedFacts{Entries: makeEntries(20, 21, counted)})
 		d := v.document()
 		if d.N <= 9_000_000_000_000_000 || d.FeedCount != 2 || d.Seen != 0 || d.Segments.Version != 0 || d.Conversations.Unread != 0 {
 			v.Errorf("taken over: %+v", d)
@@ -160,7 +160,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 
 func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		n := v.document().N
 		lost := func(shown uint64) {
 			v.must(v.c.MarkLost(v.Context(), []services.UserID{reader, other}, []uint64{shown, shown}))
@@ -175,7 +175,7 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 		if got := v.acceptedContent(); got != "missing" {
 			v.Errorf("an old document is accepted: %s", got)
 		}
-		if v.build(FeedFacts{Entries: posts(1, 3, counted)}); v.document().N <= shown {
+		if v.build(FeedFacts{Entries: makeEntries(1, 3, counted)}); v.document().N <= shown {
 			v.Errorf("made again with version %d, not above %d", v.document().N, uint64(shown))
 		}
 	})
@@ -189,7 +189,7 @@ func TestANodeUnawareOfAFailoverKeepsNewDocuments(t *testing.T) {
 		master.Do("DEBUG", "CHANGE-REPL-ID")
 	}
 	v.must(v.c.CheckEpoch(t.Context()))
-	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 	if got := late.acceptedContent(); got != "missing" {
 		t.Fatalf("the late node believes %s", got)
 	}
@@ -204,7 +204,7 @@ func TestANodeUnawareOfAFailoverKeepsNewDocuments(t *testing.T) {
 func TestTheWatchFindsAPromotionBehindOpenConnections(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
-	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { _ = v.c.Watch(ctx) })

@@ -16,9 +16,9 @@ type HostsState struct {
 	Day      int64                     // on which the reader was last marked active, since 1970
 }
 
-// HostsRead reads the fields of a document that make a HostsState; ParseHosts parses them. services/live reads them in its
+// HostsFields are the fields of a document that make a HostsState; ParseHosts parses them. services/live reads them in its
 // own round trip, beside the list of replays.
-var HostsRead = redis.NewFewFields([]string{"st", "e", string(Hosts), liveField, "d"})
+var HostsFields = redis.NewFewFields([]string{"st", "e", string(Hosts), liveField, "d"})
 
 // HostsOf reads the parts of readers' documents that live boards need, in one round trip. The read for one reader shares its
 // round trip with other reads. An error comes from Redis and is UNAVAILABLE.
@@ -28,20 +28,20 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	}
 	if len(readers) == 1 { // as in Documents
 		var room [8]string
-		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), HostsRead, room[:0])
+		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), HostsFields, room[:0])
 		if err == nil {
 			return []HostsState{ParseHosts(texts, c.Epoch())}, nil
 		}
 		if !redis.IsWrongType(err) {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 	}
 	reads := make([]redis.KeyRead, len(readers))
 	for i, reader := range readers {
-		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Read: HostsRead}
+		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Read: HostsFields}
 	}
 	states, epoch := make([]HostsState, len(readers)), ""
-	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
+	err := c.ReadEach(redis.WithReading(ctx), reads, func(i int, texts []string) {
 		if i == 0 { // as in Documents
 			epoch = c.Epoch()
 		}
@@ -53,10 +53,10 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	return states, nil
 }
 
-// ParseHosts parses the texts of HostsRead. A document of another epoch counts as missing, and so does one with a broken
+// ParseHosts parses the texts of HostsFields. A document of another epoch counts as missing, and so does one with a broken
 // field.
 func ParseHosts(texts []string, epoch string) (state HostsState) {
-	// The order is the same as in HostsRead.
+	// The order is the same as in HostsFields.
 	if texts[0] != "1" || texts[1] != epoch {
 		return state
 	}

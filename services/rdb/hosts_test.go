@@ -22,7 +22,7 @@ func TestHostsAreNamedInDocuments(t *testing.T) {
 	eachView(t, func(v view) {
 		first, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
 		name := func(stamp redis.Stamp, host services.FollowedAuthor) redis.Result {
-			results, err := v.c.MergeNamed(v.Context(), Hosts, stamp, []AddNamed{{reader, host}})
+			results, err := v.c.MergeNamed(v.Context(), Hosts, stamp, []NamedAdd{{reader, host}})
 			v.must(err)
 			return results[0]
 		}
@@ -84,7 +84,7 @@ func TestOneOfManyFollowedHostsIsChangedOrDropped(t *testing.T) {
 		v.build(FeedFacts{Hosts: hosts})
 		for i := 1; i < len(hosts); i += 333 {
 			hosts[i].Since++
-			results, err := v.c.MergeNamed(v.Context(), Hosts, v.stamp(), []AddNamed{{reader, hosts[i]}})
+			results, err := v.c.MergeNamed(v.Context(), Hosts, v.stamp(), []NamedAdd{{reader, hosts[i]}})
 			v.must(err)
 			if results[0].Status != redis.Applied {
 				v.Errorf("host %d: %+v", hosts[i].Author, results[0])

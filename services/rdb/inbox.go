@@ -11,14 +11,14 @@ import (
 
 // These are the scripts of the inbox and of the document's half of the feed.
 var (
-	inboxAdd    = loadScript("inbox_add")
-	inboxMerge  = loadScript("inbox_merge")
-	inboxDrop   = loadScript("inbox_drop")
-	inboxDelete = loadScript("inbox_delete")
-	feedSeen    = loadScript("feed_seen") // of MarkFeedSeen
-	feedAged    = loadScript("feed_aged") // of AgeFeeds
-	stampScript = loadScript("stamp")     // of StampOf
-	activity    = loadScript("activity")  // of MarkActive
+	inboxAdd         = loadScript("inbox_add")
+	inboxMerge       = loadScript("inbox_merge")
+	inboxDrop        = loadScript("inbox_drop")
+	inboxDelete      = loadScript("inbox_delete")
+	feedSeen         = loadScript("feed_seen") // of MarkFeedSeen
+	feedAged         = loadScript("feed_aged") // of AgeFeeds
+	stampScript      = loadScript("stamp")     // of StampOf
+	markActiveScript = loadScript("activity")  // of MarkActive
 )
 
 // viewKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
@@ -36,13 +36,13 @@ func inboxKeys(user services.UserID) []string {
 func (c *Projections) Now(ctx context.Context) (redis.Stamp, error) {
 	t, err := c.Commands().Time(ctx).Result()
 	if err != nil {
-		return 0, redis.Unavailable(err)
+		return 0, redis.MapError(err)
 	}
 	return redis.Stamp(uint64(t.UnixMicro()) - c.StampSlack()), nil
 }
 
-// Add is one post for one reader.
-type Add struct {
+// InboxPost is one post for one reader.
+type InboxPost struct {
 	Reader services.UserID
 	Entry  services.FeedEntry
 }
@@ -50,13 +50,13 @@ type Add struct {
 // AddToInboxes pushes posts into inboxes, at most 500 in a round trip. Results are in the order of adds. Retry means that the inbox
 // refused the post because of a later removal, or because it lists the post with another flag: read post and follow again for that
 // reader.
-func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds []Add) ([]redis.Result, error) {
+func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds []InboxPost) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.String()
 	for i, add := range adds {
 		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, entryText(add.Entry)}}
 	}
-	return c.Results(ctx, inboxAdd, calls)
+	return c.ChangeForResults(ctx, inboxAdd, calls)
 }
 
 // Merge is the result of a SQL read for one reader, to be merged into their view.
@@ -76,7 +76,7 @@ type Merge struct {
 
 // MergeIntoInbox merges the result of a SQL read for one reader.
 func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Result, error) {
-	args := []any{merge.Stamp.String(), "0", namedText(merge.Pulled...), namedText(merge.Hosts...)}
+	args := []any{merge.Stamp.String(), "0", packNamed(merge.Pulled...), packNamed(merge.Hosts...)}
 	if merge.Fence {
 		args[1] = "1"
 	}
@@ -87,14 +87,14 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 	for _, entry := range merge.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.Result(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
+	return c.ChangeForResult(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
 }
 
 // DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their
 // entries in registered lists. If the reader has a document it also fences, even if nothing was removed: an add or a merge
 // whose read of SQL has a stamp from before this removal gets Retry.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
-	return c.Result(ctx, inboxDrop, redis.Call{
+	return c.ChangeForResult(ctx, inboxDrop, redis.Call{
 		Keys: append(inboxKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), authorBytes(author)},
 	})
 }
@@ -108,12 +108,12 @@ func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.
 	for i, reader := range readers {
 		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{stem}}
 	}
-	return c.Results(ctx, inboxDelete, calls)
+	return c.ChangeForResults(ctx, inboxDelete, calls)
 }
 
 // MarkFeedSeen advances the reader's "seen up to"; an older position changes nothing.
 func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (redis.Result, error) {
-	return c.Result(ctx, feedSeen, redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}})
+	return c.ChangeForResult(ctx, feedSeen, redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}})
 }
 
 // AgeFeeds removes the posts up to upTo, which are too old, from readers' counts. An upTo that is older than an earlier one
@@ -123,13 +123,13 @@ func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, u
 	for i, reader := range readers {
 		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}}
 	}
-	return c.Results(ctx, feedAged, calls)
+	return c.ChangeForResults(ctx, feedAged, calls)
 }
 
 // StampOf takes a stamp for one user on their own master, to read the facts again after Retry. It is 0 if the user has no
 // document: nothing can be added then.
 func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.Stamp, error) {
-	return c.Stamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
+	return c.ChangeForStamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
 }
 
 // MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. For a
@@ -140,7 +140,7 @@ func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, d
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: viewKeys(user), Args: []any{day, secondsToLive(lifetime)}}
 	}
-	_, err := c.Change(ctx, activity, calls)
+	_, err := c.Change(ctx, markActiveScript, calls)
 	return err
 }
 
@@ -172,7 +172,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)
-	ctx = redis.Reading(ctx)
+	ctx = redis.WithReading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		// The code below takes the answers by their positions.
 		p.HMGet(ctx, DocumentKey(reader), "st", "e", "F", "T", "d")
@@ -186,11 +186,11 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	}
 	for _, command := range commands {
 		if err := command.Err(); err != nil && err != redis.Nil {
-			return InboxPage{}, redis.Unavailable(err)
+			return InboxPage{}, redis.MapError(err)
 		}
 	}
 	// The epoch is read after the answers, see Documents.
-	page := inboxState(redis.Texts(nil, commands[0].(*redis.SliceCmd).Val()), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
+	page := parseInboxState(redis.AppendTexts(nil, commands[0].(*redis.SliceCmd).Val()), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
 	if !page.Ready {
 		return InboxPage{}, nil
 	}
@@ -213,9 +213,9 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	return page, nil
 }
 
-// inboxState reads the document's fields that the inbox needs, and the inbox's sentinel. The page is not ready when
+// parseInboxState reads the document's fields that the inbox needs, and the inbox's sentinel. The page is not ready when
 // either is missing, broken or of another epoch.
-func inboxState(fields, first []string, epoch string) (page InboxPage) {
+func parseInboxState(fields, first []string, epoch string) (page InboxPage) {
 	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != sentinel {
 		return page
 	}
@@ -228,10 +228,10 @@ func inboxState(fields, first []string, epoch string) (page InboxPage) {
 	return page
 }
 
-// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below the last one that
+// AuthorPostsInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below the last one that
 // Inbox lists, and posts of an inbox that is being built. Without an inbox the result is empty. It reads the whole inbox, so it
 // is for jobs.
-func (c *Projections) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
+func (c *Projections) AuthorPostsInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {
 		return nil, err

@@ -44,11 +44,11 @@ func BenchmarkDelivery(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		adds := make([]Add, readers)
+		adds := make([]InboxPost, readers)
 		for n := 0; n < b.N; n += readers {
 			next = next.Add(time.Millisecond)
 			for i, user := range users {
-				adds[i] = Add{Reader: user, Entry: services.FeedEntry{Post: services.PostIDAt(next), Author: author, Counts: true}}
+				adds[i] = InboxPost{Reader: user, Entry: services.FeedEntry{Post: services.PostIDAt(next), Author: author, Counts: true}}
 			}
 			results, err := c.AddToInboxes(b.Context(), stamp, adds)
 			if err != nil || results[0].Status != redis.Applied {

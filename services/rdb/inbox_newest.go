@@ -9,7 +9,7 @@ import (
 
 // These are the reads of the newest entries of an inbox.
 var (
-	inboxFields   = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see inboxState
+	inboxFields   = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see parseInboxState
 	inboxSentinel = redis.NewRange(0, 0, false)                            // the read of the first member, which is the sentinel
 	inboxNewest   = newestRanges()                                         // the reads of the newest members, by how many are read
 )
@@ -39,7 +39,7 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	pages := make([]InboxPage, len(readers))
 	var fields [5]string
 	epoch := ""
-	err := c.ReadEach(redis.Reading(ctx), reads, func(at int, texts []string) {
+	err := c.ReadEach(redis.WithReading(ctx), reads, func(at int, texts []string) {
 		if at == 0 { // as in Documents
 			epoch = c.Epoch()
 		}
@@ -48,7 +48,7 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 		case 0:
 			copy(fields[:], texts)
 		case 1:
-			*page = inboxState(fields[:], texts, epoch)
+			*page = parseInboxState(fields[:], texts, epoch)
 		default:
 			page.Entries = entriesOf(texts)
 		}

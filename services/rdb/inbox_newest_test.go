@@ -49,7 +49,7 @@ func TestTheNewestOfInboxes(t *testing.T) {
 		}
 		v.wantNewest("more than are listed", true)
 		v.delete(6003)
-		v.see(6010)
+		v.markSeen(6010)
 		v.wantNewest("one is deleted", true)
 		for name, broken := range map[string]string{"st": "0", "e": "another", "F": "x", "T": "x", "d": "x"} {
 			value := v.field(name)
@@ -58,7 +58,7 @@ func TestTheNewestOfInboxes(t *testing.T) {
 			v.set(name, value)
 		}
 		v.wantNewest("mended", true)
-		v.lose(inboxKey(reader))
+		v.deleteKeys(inboxKey(reader))
 		v.wantNewest("the inbox is lost", false)
 		v.build(FeedFacts{})
 		v.retype(inboxKey(reader))

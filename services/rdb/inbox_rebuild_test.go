@@ -33,16 +33,16 @@ func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
 			v.Errorf("begun again although all is there: %+v, stamp %d after %d", d, again, stamp)
 		}
 		v.drop(other)
-		v.want("ended after a removal", v.build(FeedFacts{Stamp: again, Entries: posts(4, 9, counted)}), redis.Retry, "2", listed(1), counted(2), counted(3))
-		v.lose(DocumentKey(reader))
-		v.want("the document lost", v.build(FeedFacts{Stamp: 1 << 62, Entries: posts(4, 9, counted)}), redis.Missing, "")
-		v.want("and the inbox not trusted", v.build(FeedFacts{Entries: posts(8, 9, counted)}), redis.Applied, "2", posts(8, 9, counted)...)
+		v.want("ended after a removal", v.build(FeedFacts{Stamp: again, Entries: makeEntries(4, 9, counted)}), redis.Retry, "2", listed(1), counted(2), counted(3))
+		v.deleteKeys(DocumentKey(reader))
+		v.want("the document lost", v.build(FeedFacts{Stamp: 1 << 62, Entries: makeEntries(4, 9, counted)}), redis.Missing, "")
+		v.want("and the inbox not trusted", v.build(FeedFacts{Entries: makeEntries(8, 9, counted)}), redis.Applied, "2", makeEntries(8, 9, counted)...)
 	})
 }
 
 func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 	eachView(t, func(v view) {
-		facts := FeedFacts{Seen: 2, Entries: posts(1, 9, counted)}
+		facts := FeedFacts{Seen: 2, Entries: makeEntries(1, 9, counted)}
 		v.build(facts)
 		good := v.document()
 		fields, err := v.c.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
@@ -91,10 +91,10 @@ func TestARebuildIgnoresWhatOthersWrote(t *testing.T) {
 				return v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(counted(1))}, redis.Z{Score: 1, Member: entryText(listed(2))}).Err()
 			},
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader))
+			v.deleteKeys(inboxKey(reader), DocumentKey(reader))
 			v.build(FeedFacts{Entries: []services.FeedEntry{counted(1), listed(2)}})
 			v.must(spoil())
-			v.want(what, v.build(FeedFacts{Entries: posts(2, 4, counted)}), redis.Applied, "4", posts(1, 4, counted)...)
+			v.want(what, v.build(FeedFacts{Entries: makeEntries(2, 4, counted)}), redis.Applied, "4", makeEntries(1, 4, counted)...)
 			if left, err := v.c.Commands().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
 				v.Errorf("%s: the entries were gathered and are still there: %v", what, err)
 			}
@@ -102,19 +102,19 @@ func TestARebuildIgnoresWhatOthersWrote(t *testing.T) {
 	})
 }
 
-func TestTheFloorOfARebuild(t *testing.T) {
+func TestPostsBelowTheFloorOfARebuildAreNotListed(t *testing.T) {
 	eachView(t, func(v view) {
-		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), redis.Applied, "30+", posts(11, 40, counted)...)
+		v.want("more below, unseen", v.build(FeedFacts{Entries: makeEntries(11, 40, counted), Floor: 10, TrimmedCounted: 9}), redis.Applied, "30+", makeEntries(11, 40, counted)...)
 		stamp := v.stamp()
-		v.want("a listed post below the floor", v.add(stamp, listed(10)), redis.Same, "30+", posts(11, 40, counted)...)
+		v.want("a listed post below the floor", v.add(stamp, listed(10)), redis.Same, "30+", makeEntries(11, 40, counted)...)
 		// The list stays as it is. The version rises nevertheless (Applied), because a node may have counted the trimmed posts in SQL.
-		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), redis.Applied, "30+", posts(11, 40, counted)...)
-		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), redis.Applied, "30+", posts(11, 40, counted)...)
-		v.want("seen up to the trimmed", v.see(9), redis.Applied, "30", posts(11, 40, counted)...)
-		v.want("a late one below the floor", v.add(stamp, counted(10)), redis.Applied, "30+", posts(11, 40, counted)...)
-		v.want("the same again", v.add(stamp, counted(10)), redis.Applied, "30+", posts(11, 40, counted)...)
-		v.want("a higher floor", v.build(FeedFacts{Floor: 20}), redis.Applied, "20+", posts(21, 40, counted)...)
-		v.want("a lower floor", v.build(FeedFacts{Floor: 5, Entries: posts(6, 30, counted)}), redis.Applied, "20+", posts(21, 40, counted)...)
+		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), redis.Applied, "30+", makeEntries(11, 40, counted)...)
+		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), redis.Applied, "30+", makeEntries(11, 40, counted)...)
+		v.want("seen up to the trimmed", v.markSeen(9), redis.Applied, "30", makeEntries(11, 40, counted)...)
+		v.want("a late one below the floor", v.add(stamp, counted(10)), redis.Applied, "30+", makeEntries(11, 40, counted)...)
+		v.want("the same again", v.add(stamp, counted(10)), redis.Applied, "30+", makeEntries(11, 40, counted)...)
+		v.want("a higher floor", v.build(FeedFacts{Floor: 20}), redis.Applied, "20+", makeEntries(21, 40, counted)...)
+		v.want("a lower floor", v.build(FeedFacts{Floor: 5, Entries: makeEntries(6, 30, counted)}), redis.Applied, "20+", makeEntries(21, 40, counted)...)
 		page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 50)
 		if v.must(err); !page.Cut {
 			v.Error("posts lie below the floor, and nothing is cut")
@@ -124,7 +124,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
 			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)
 		}
-		v.want("a refill", v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 40, counted)}), redis.Applied, "31", posts(1, 40, counted)...)
+		v.want("a refill", v.build(FeedFacts{Stamp: stamp, Entries: makeEntries(1, 40, counted)}), redis.Applied, "31", makeEntries(1, 40, counted)...)
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Cut {
 			v.Errorf("all is listed: cut %v, %v", page.Cut, err)
 		}
@@ -133,9 +133,9 @@ func TestTheFloorOfARebuild(t *testing.T) {
 
 // If a document's count may be a lower bound, a node counts in SQL instead, and may do so while a follow is absent for a moment. So the
 // merge of a follow raises the version, even if the inbox has all its posts already. A merge of a single post does not.
-func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
+func TestMergingAFollowRaisesTheVersionOfACountFromSQL(t *testing.T) {
 	eachView(t, func(v view) {
-		all := posts(21, 40, counted)
+		all := makeEntries(21, 40, counted)
 		for _, test := range []struct {
 			what   string
 			facts  FeedFacts
@@ -146,7 +146,7 @@ func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
 			{"a post that counts below the floor", FeedFacts{Entries: all, Floor: 20, TrimmedCounted: 19}, redis.Applied, "20+"},
 			{"a pulled author", FeedFacts{Entries: all, Pulled: []services.FollowedAuthor{{Author: 10, Since: 3}}}, redis.Applied, "20"},
 		} {
-			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
 			v.build(test.facts)
 			v.want("one post, with "+test.what, v.merge(v.stamp(), false, counted(40)), redis.Same, test.count, slices.Clone(all)...)
 			v.want("an edge, with "+test.what, v.merge(v.stamp(), true, counted(39), counted(40)), test.status, test.count, slices.Clone(all)...)
@@ -156,9 +156,9 @@ func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
 
 // If a document's count may be a lower bound, a node counts in SQL instead, and may include a post that was not pushed. So the removal
 // of such a post raises the version, unless the post was seen.
-func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {
+func TestRemovingAnAbsentPostRaisesTheVersionOfACountFromSQL(t *testing.T) {
 	eachView(t, func(v view) {
-		all := posts(21, 40, counted)
+		all := makeEntries(21, 40, counted)
 		pulled := FeedFacts{Entries: all, Pulled: []services.FollowedAuthor{{Author: 10, Since: 3}}}
 		for _, test := range []struct {
 			what   string
@@ -173,14 +173,14 @@ func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {
 			{"all posts in the inbox", FeedFacts{Entries: all}, true, redis.Same, "20"},
 			{"a pulled author", pulled, true, redis.Applied, "20"},
 		} {
-			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
 			v.build(test.facts)
 			if test.drop {
 				v.want("a drop with "+test.what, v.drop(other), test.status, test.count, slices.Clone(all)...)
 				continue
 			}
 			v.want("a deletion with "+test.what, v.delete(41), test.status, test.count, slices.Clone(all)...)
-			v.see(30)
+			v.markSeen(30)
 			v.want("of a seen post, with "+test.what, v.delete(10), redis.Same, "10", slices.Clone(all)...)
 		}
 	})
@@ -188,27 +188,27 @@ func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {
 
 func TestMergingBelowTheFloorMarksTheCountAsALowerBound(t *testing.T) {
 	eachView(t, func(v view) {
-		v.want("a floor", v.build(FeedFacts{Entries: posts(11, 20, listed), Floor: 10}), redis.Applied, "0", posts(11, 20, listed)...)
-		v.want("a post that counts, below it", v.merge(v.stamp(), false, counted(9)), redis.Applied, "0+", posts(11, 20, listed)...)
+		v.want("a floor", v.build(FeedFacts{Entries: makeEntries(11, 20, listed), Floor: 10}), redis.Applied, "0", makeEntries(11, 20, listed)...)
+		v.want("a post that counts, below it", v.merge(v.stamp(), false, counted(9)), redis.Applied, "0+", makeEntries(11, 20, listed)...)
 	})
 }
 
 func TestAFeedIsTrimmedInSlices(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 332, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 332, counted)})
 		page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 400)
 		if v.must(err); len(page.Entries) != services.Retention || !page.Cut || v.field("fc") != "300+" {
 			v.Errorf("332 posts: %d listed, cut %v, count %s", len(page.Entries), page.Cut, v.field("fc"))
 		}
-		if kept, err := v.c.AuthorInInbox(v.Context(), reader, author); err != nil || len(kept) != 332 {
+		if kept, err := v.c.AuthorPostsInInbox(v.Context(), reader, author); err != nil || len(kept) != 332 {
 			v.Errorf("332 posts: %d kept, %v", len(kept), err)
 		}
 		v.add(v.stamp(), counted(333))
-		kept, err := v.c.AuthorInInbox(v.Context(), reader, author)
+		kept, err := v.c.AuthorPostsInInbox(v.Context(), reader, author)
 		if v.must(err); len(kept) != 316 || kept[0] != 18 || kept[315] != 333 || v.field("ft") != services.PostID(17).String() {
 			v.Errorf("333 posts: %d kept from %d on, ft %s: want 316 from 18 on, ft 17", len(kept), kept[0], v.field("ft"))
 		}
-		if kept, err = v.c.AuthorInInbox(v.Context(), reader, other); err != nil || kept != nil {
+		if kept, err = v.c.AuthorPostsInInbox(v.Context(), reader, other); err != nil || kept != nil {
 			v.Errorf("of somebody else: %v, %v", kept, err)
 		}
 	})
@@ -219,7 +219,7 @@ func TestAShortInboxAsksForARefill(t *testing.T) {
 		foreign := func(id services.PostID) services.FeedEntry {
 			return services.FeedEntry{Post: id, Author: other, Counts: true}
 		}
-		v.build(FeedFacts{Entries: append(posts(11, 13, counted), posts(14, 312, foreign)...), Floor: 10})
+		v.build(FeedFacts{Entries: append(makeEntries(11, 13, counted), makeEntries(14, 312, foreign)...), Floor: 10})
 		if result := v.delete(11); result.Short {
 			v.Errorf("301 of 302 are left: %+v", result)
 		}
@@ -233,19 +233,19 @@ func TestAShortInboxAsksForARefill(t *testing.T) {
 		if again := v.drop(author); again.Status != redis.Same || !again.Short {
 			v.Errorf("of an author without posts, without a refill: %+v, want short", again)
 		}
-		if result := v.build(FeedFacts{Stamp: v.begin(true), Entries: posts(14, 312, foreign)}); result.Short {
+		if result := v.build(FeedFacts{Stamp: v.begin(true), Entries: makeEntries(14, 312, foreign)}); result.Short {
 			v.Errorf("299 are all there are: %+v", result)
 		}
 		if again := v.delete(13); again.Status != redis.Same || again.Short {
 			v.Errorf("the same again, after the refill: %+v", again)
 		}
 		// All posts of the author were trimmed unseen: only SQL can tell how many counting posts are left.
-		facts := FeedFacts{Entries: posts(13, 312, foreign), Floor: 12, TrimmedCounted: 12}
+		facts := FeedFacts{Entries: makeEntries(13, 312, foreign), Floor: 12, TrimmedCounted: 12}
 		v.build(facts)
 		if result := v.drop(author); result.Status != redis.Applied || !result.Short {
 			v.Errorf("after dropping an author whose entries may have been trimmed: %+v, want short", result)
 		}
-		v.see(12)
+		v.markSeen(12)
 		if result := v.drop(author); result.Status != redis.Same {
 			v.Errorf("dropped, and what was trimmed was seen: %+v, want nothing", result)
 		}
@@ -254,7 +254,7 @@ func TestAShortInboxAsksForARefill(t *testing.T) {
 
 func TestPagesAreContiguous(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 310, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 310, counted)})
 		for _, limit := range []int{1, 7, 100, 299, 300, 301} {
 			var all []services.FeedEntry
 			before, cut := services.MaxPostID, false
@@ -269,7 +269,7 @@ func TestPagesAreContiguous(t *testing.T) {
 				before = page.Entries[len(page.Entries)-1].Post
 			}
 			slices.Reverse(all)
-			if !slices.Equal(all, posts(11, 310, counted)) || !cut {
+			if !slices.Equal(all, makeEntries(11, 310, counted)) || !cut {
 				v.Errorf("in pages of %d: %d entries, cut %v", limit, len(all), cut)
 			}
 		}
@@ -283,7 +283,7 @@ func TestPagesAreContiguous(t *testing.T) {
 
 func TestActivityExtendsTheKeysLifetime(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		n := v.field("n")
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader, other}, 20_009, 48*time.Hour))
 		for _, key := range inboxKeys(reader)[:2] {
@@ -304,7 +304,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	// The sizes are realistic: IDs of 2026, the greatest author IDs, the longest count.
 	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
 	const most = services.Retention + 32 // posts that an inbox can hold
-	entries := posts(first, first+most-1, counted)
+	entries := makeEntries(first, first+most-1, counted)
 	for i := range entries {
 		entries[i].Author = ^services.UserID(0) - services.UserID(i)
 	}
@@ -334,7 +334,7 @@ func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 		AnnouncementRegister(services.AnnouncementState{Version: 12, Position: now, DotsFrom: now}),
 	}}})
 	v.must(err)
-	v.states(services.Membership{Conversation: 100_000, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20},
+	v.putStates(services.Membership{Conversation: 100_000, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20},
 		services.Membership{Conversation: 100_001, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20})
 	size := int64(0)
 	for _, key := range []string{DocumentKey(reader), conversationsKey(reader)} {

@@ -72,7 +72,7 @@ func (v view) stamp() redis.Stamp {
 // add pushes an entry into the reader's inbox.
 func (v view) add(stamp redis.Stamp, entry services.FeedEntry) redis.Result {
 	v.Helper()
-	results, err := v.c.AddToInboxes(v.Context(), stamp, []Add{{reader, entry}})
+	results, err := v.c.AddToInboxes(v.Context(), stamp, []InboxPost{{reader, entry}})
 	v.must(err)
 	return results[0]
 }
@@ -101,8 +101,8 @@ func (v view) delete(post services.PostID) redis.Result {
 	return results[0]
 }
 
-// see moves the reader's seen position.
-func (v view) see(upTo services.PostID) redis.Result {
+// markSeen moves the reader's seen position.
+func (v view) markSeen(upTo services.PostID) redis.Result {
 	v.Helper()
 	result, err := v.c.MarkFeedSeen(v.Context(), reader, upTo)
 	v.must(err)
@@ -125,8 +125,8 @@ func (v view) set(name string, value any) {
 	v.must(v.c.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
-// lose deletes keys behind the client's back.
-func (v view) lose(keys ...string) {
+// deleteKeys deletes keys behind the client's back.
+func (v view) deleteKeys(keys ...string) {
 	v.Helper()
 	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
 }
@@ -181,8 +181,8 @@ func listed(id services.PostID) services.FeedEntry {
 	return services.FeedEntry{Post: id, Author: author}
 }
 
-// posts are entries with the IDs from first to last.
-func posts(first, last services.PostID, make func(services.PostID) services.FeedEntry) (entries []services.FeedEntry) {
+// makeEntries makes entries with the IDs from first to last.
+func makeEntries(first, last services.PostID, make func(services.PostID) services.FeedEntry) (entries []services.FeedEntry) {
 	for id := first; id <= last; id++ {
 		entries = append(entries, make(id))
 	}
@@ -197,7 +197,7 @@ func (v view) everyWrite() map[string]func(redis.Stamp) redis.Result {
 		"end":    func(stamp redis.Stamp) redis.Result { return v.build(FeedFacts{Stamp: stamp}) },
 		"drop":   func(redis.Stamp) redis.Result { return v.drop(author) },
 		"delete": func(redis.Stamp) redis.Result { return v.delete(1) },
-		"see":    func(redis.Stamp) redis.Result { return v.see(60) },
+		"see":    func(redis.Stamp) redis.Result { return v.markSeen(60) },
 	}
 }
 
@@ -222,14 +222,14 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 	eachView(t, func(v view) {
 		for name := range v.everyWrite() {
 			for what, spoil := range map[string]func(){
-				"lost":             func() { v.lose(inboxKey(reader)) },
+				"lost":             func() { v.deleteKeys(inboxKey(reader)) },
 				"without sentinel": func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
 				"without st":       func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
 				"without T":        func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
 				"with a broken n":  func() { v.set("n", "soon") },
 			} {
-				v.lose(DocumentKey(reader), inboxKey(reader))
-				v.build(FeedFacts{Entries: posts(1, 3, counted)})
+				v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+				v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 				spoil()
 				if result := v.everyWrite()[name](v.stamp()); result.Status != redis.Missing {
 					v.Errorf("%s into an inbox %s: %+v, want the status %d", name, what, result, redis.Missing)
@@ -238,7 +238,7 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 				if d := v.document(); err != nil || page.Ready || d.Ready {
 					v.Errorf("%s into an inbox %s: %+v, %+v, %v: want neither ready", name, what, d, page, err)
 				}
-				v.want("the rebuild", v.build(FeedFacts{Seen: 1, Entries: posts(1, 3, counted)}), redis.Applied, "2", posts(1, 3, counted)...)
+				v.want("the rebuild", v.build(FeedFacts{Seen: 1, Entries: makeEntries(1, 3, counted)}), redis.Applied, "2", makeEntries(1, 3, counted)...)
 				if d := v.document(); !d.Ready || d.Seen != 1 {
 					v.Errorf("%s into an inbox %s: rebuilt to %+v", name, what, d)
 				}
@@ -247,7 +247,7 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 	})
 }
 
-func TestAnAdd(t *testing.T) {
+func TestAddingToAnInbox(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: []services.FeedEntry{listed(1), counted(2)}})
 		stamp := v.stamp()
@@ -268,7 +268,7 @@ func TestAnAdd(t *testing.T) {
 // A merge adds entries and changes flags, and changes nothing when repeated. A fence refuses writes from earlier reads.
 func TestMergingIntoAnInbox(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		stamp := v.stamp()
 		v.want("other flags", v.merge(stamp, false, listed(1), listed(2), counted(4)), redis.Applied, "2", listed(1), listed(2), counted(3), counted(4))
 		v.want("and back", v.merge(stamp, false, counted(2)), redis.Applied, "3", listed(1), counted(2), counted(3), counted(4))
@@ -282,10 +282,10 @@ func TestMergingIntoAnInbox(t *testing.T) {
 	})
 }
 
-func TestRemovals(t *testing.T) {
+func TestRemovingFromAnInbox(t *testing.T) {
 	eachView(t, func(v view) {
 		foreign := services.FeedEntry{Post: 4, Author: other, Counts: true}
-		v.build(FeedFacts{Entries: append(posts(1, 3, counted), foreign, listed(5))})
+		v.build(FeedFacts{Entries: append(makeEntries(1, 3, counted), foreign, listed(5))})
 		old := v.stamp()
 		v.want("a post of another author's", v.delete(4), redis.Same, "4", counted(1), counted(2), counted(3), foreign, listed(5))
 		v.want("a read from before it", v.add(old, counted(6)), redis.Retry, "4", counted(1), counted(2), counted(3), foreign, listed(5))
@@ -302,14 +302,14 @@ func TestRemovals(t *testing.T) {
 
 func TestTheSeenPositionOnlyRises(t *testing.T) {
 	eachView(t, func(v view) {
-		all := posts(1, 5, counted)
+		all := makeEntries(1, 5, counted)
 		v.build(FeedFacts{Seen: 2, Entries: slices.Clone(all)})
-		v.want("back", v.see(1), redis.Same, "3", slices.Clone(all)...)
-		v.want("where it is", v.see(2), redis.Same, "3", slices.Clone(all)...)
-		v.want("forward", v.see(4), redis.Applied, "1", slices.Clone(all)...)
+		v.want("back", v.markSeen(1), redis.Same, "3", slices.Clone(all)...)
+		v.want("where it is", v.markSeen(2), redis.Same, "3", slices.Clone(all)...)
+		v.want("forward", v.markSeen(4), redis.Applied, "1", slices.Clone(all)...)
 		v.want("a rebuild from an older mark", v.build(FeedFacts{Seen: 3}), redis.Applied, "1", slices.Clone(all)...)
 		v.want("a rebuild from a newer mark", v.build(FeedFacts{Seen: 5}), redis.Applied, "0", slices.Clone(all)...)
-		v.want("to the end of time", v.see(services.MaxPostID), redis.Applied, "0", slices.Clone(all)...)
+		v.want("to the end of time", v.markSeen(services.MaxPostID), redis.Applied, "0", slices.Clone(all)...)
 		if d := v.document(); d.Seen != services.MaxPostID || d.FeedMore {
 			v.Errorf("the document is %+v", d)
 		}
@@ -318,12 +318,12 @@ func TestTheSeenPositionOnlyRises(t *testing.T) {
 
 func TestVersionsAndFencesRiseWhenTheClockIsBehind(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 9, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 9, counted)})
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
 		v.set("n", ahead)
 		v.set("rm", ahead)
 		for i, write := range []func() redis.Result{
-			func() redis.Result { return v.delete(1) }, func() redis.Result { return v.see(3) }, func() redis.Result { return v.drop(author) },
+			func() redis.Result { return v.delete(1) }, func() redis.Result { return v.markSeen(3) }, func() redis.Result { return v.drop(author) },
 			func() redis.Result { return v.add(v.stamp(), counted(20)) }, func() redis.Result { return v.merge(v.stamp(), true, counted(21)) },
 			func() redis.Result { return v.build(FeedFacts{Stamp: v.begin(true)}) },
 		} {
@@ -334,7 +334,7 @@ func TestVersionsAndFencesRiseWhenTheClockIsBehind(t *testing.T) {
 		if rm := v.field("rm"); rm != fmt.Sprint(ahead+3) {
 			v.Errorf("after three removals rm is %s, want %d", rm, ahead+3)
 		}
-		v.lose(inboxKey(reader))
+		v.deleteKeys(inboxKey(reader))
 		if stamp := v.begin(false); stamp != redis.Stamp(ahead+5) || v.field("rm") != fmt.Sprint(ahead+4) {
 			v.Errorf("an inbox born at %s, stamp %d: want %d and %d", v.field("rm"), stamp, ahead+4, ahead+5)
 		}
@@ -343,11 +343,11 @@ func TestVersionsAndFencesRiseWhenTheClockIsBehind(t *testing.T) {
 
 func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 9, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 9, counted)})
 		now := time.Now().UnixMilli()
 		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
 		for name, result := range map[string]redis.Result{
-			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.see(3),
+			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.markSeen(3),
 			"drop": v.drop(author), "end": v.build(FeedFacts{}),
 		} {
 			slices.Sort(result.Nodes)
@@ -355,7 +355,7 @@ func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 				v.Errorf("%s tells %q, want here and there", name, result.Nodes)
 			}
 		}
-		if result := v.see(3); result.Nodes != nil {
+		if result := v.markSeen(3); result.Nodes != nil {
 			v.Errorf("nothing changed and %q are notified", result.Nodes)
 		}
 	})
@@ -363,10 +363,10 @@ func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 
 func TestRoundTripsOfInboxes(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 9, counted)})
-		adds, many := make([]Add, 1200), make([]services.UserID, 1200)
+		v.build(FeedFacts{Entries: makeEntries(1, 9, counted)})
+		adds, many := make([]InboxPost, 1200), make([]services.UserID, 1200)
 		for i := range adds {
-			adds[i], many[i] = Add{services.UserID(i), counted(10)}, services.UserID(i)
+			adds[i], many[i] = InboxPost{services.UserID(i), counted(10)}, services.UserID(i)
 		}
 		var page InboxPage
 		for _, test := range []struct {

@@ -83,7 +83,7 @@ func parseKey(name string) (key ownedKey, cleanable bool) {
 		user, err := strconv.ParseUint(number, 10, 32)
 		key.user, key.part = services.UserID(user), part
 		switch {
-		case part == "on" || slices.Contains(leases, part):
+		case part == "on" || slices.Contains(leaseParts, part):
 			key.part = leasePart
 		case part == "p":
 			key.part = copyPart

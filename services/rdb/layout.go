@@ -17,10 +17,10 @@ import (
 type layout struct {
 	// paired and optional have one value for each field except the dots, which come last. initialFields has three values for
 	// each field except plainFields and the dots.
-	types, dots []string
-	hosts       *services.HostCategories // the categories of the host application
-	expiry      services.SourceExpiry    // the sources whose items leave the counts by age
-	plain       int                      // the number of fields before the versioned ones
+	types, dots    []string
+	hostCategories *services.HostCategories // the categories of the host application
+	expiry         services.SourceExpiry    // the sources whose items leave the counts by age
+	plain          int                      // the number of fields before the versioned ones
 	// fields are the names, in the order of reading.
 	fields        []string
 	read          *redis.Fields // the read of fields
@@ -35,8 +35,8 @@ type layout struct {
 // short, so that the document of a user without any items stays small.
 const initialValue = "0"
 
-// optional is the value at birth of a field that may be absent.
-const optional = "?"
+// optionalInitialValue is the value at birth of a field that may be absent.
+const optionalInitialValue = "?"
 
 // plainFields are the fields before the versioned fields, in the order of layout.fields. parseTexts takes them in this order; st
 // and e come first, because parseTexts looks at them before all others.
@@ -53,12 +53,12 @@ const (
 
 // newLayout lists the fields, with the value at birth of each. registers and parseTexts read them in the same order.
 func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *layout {
-	l := &layout{types: types, dots: dots, hosts: hosts, expiry: expiry, fields: slices.Clone(plainFields), paired: make([]bool, len(plainFields)), optional: make([]bool, len(plainFields))}
+	l := &layout{types: types, dots: dots, hostCategories: hosts, expiry: expiry, fields: slices.Clone(plainFields), paired: make([]bool, len(plainFields)), optional: make([]bool, len(plainFields))}
 	// value "" makes a field paired: it is born with the first version of the field before it.
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.initialFields = append(l.initialFields, field, value, pattern)
-		l.paired, l.optional = append(l.paired, value == ""), append(l.optional, value == optional)
+		l.paired, l.optional = append(l.paired, value == ""), append(l.optional, value == optionalInitialValue)
 	}
 	// A document keeps these fields only where items leave the counts by age: each byte counts in millions of
 	// documents.
@@ -73,7 +73,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	for _, fixed := range fixedRegisters {
 		birth := initialValue
 		if fixed.optional {
-			birth = optional
+			birth = optionalInitialValue
 		}
 		register(fixed.field, birth, fixed.pattern)
 	}
@@ -85,8 +85,8 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	// of it.
 	for _, host := range hosts.All() {
 		counts, newest := hostFields(host.ID)
-		register(counts, optional, countsPattern)
-		register(newest, optional, placePattern)
+		register(counts, optionalInitialValue, countsPattern)
+		register(newest, optionalInitialValue, placePattern)
 	}
 	for _, kind := range types {
 		if expiry.Expires(services.SourceSiteMessages) {
@@ -115,20 +115,20 @@ func (l *layout) command(user services.UserID) []any {
 
 // SetDots sets which dots exist: their fields are read from now on. It is safe for concurrent use with readers.
 func (c *Projections) SetDots(names []string) {
-	c.changing.Lock()
-	defer c.changing.Unlock()
+	c.layoutMu.Lock()
+	defer c.layoutMu.Unlock()
 	layout := c.layout.Load()
 	if slices.Equal(layout.dots, names) { // so that kept documents stay valid
 		return
 	}
-	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hosts, layout.expiry))
+	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hostCategories, layout.expiry))
 }
 
 // SetCategories sets the categories of the host application: their fields are read from now on, and each Document has the
 // categories by which it was read. It is safe for concurrent use with readers.
 func (c *Projections) SetCategories(hosts *services.HostCategories) {
-	c.changing.Lock()
-	defer c.changing.Unlock()
+	c.layoutMu.Lock()
+	defer c.layoutMu.Unlock()
 	layout := c.layout.Load()
 	c.layout.Store(newLayout(layout.types, layout.dots, hosts, layout.expiry))
 }
@@ -231,7 +231,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 		texts[i] = initialValue
 	}
 	p := &parser{texts: texts[2:fixed]}
-	d := Document{Ready: true, Categories: l.hosts}
+	d := Document{Ready: true, Categories: l.hostCategories}
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	// The "+" is a suffix, so that a script can compare the whole field with a recount as text.
 	count, more := strings.CutSuffix(p.next(), "+")
@@ -264,7 +264,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 func (p *parser) registers(l *layout, d *Document) {
 	var version, a string
 	p.registered(&d.Registered)
-	hosts := l.hosts.All()
+	hosts := l.hostCategories.All()
 	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories)+len(hosts))
 	for _, category := range services.Categories {
 		d.Notifications = append(d.Notifications, p.category(category))

@@ -6,10 +6,10 @@ import "tidings/services/redis"
 // listpack and 1,000 otherwise. One value above the limit is enough to lose the listpack, and F and L have 12 bytes for each
 // author whose posts are pulled or who hosts shows: the limit set here allows 100 such authors.
 func init() {
-	redis.KeepCompact("zset-max-listpack-entries and hash-max-listpack-value of this Redis cannot be raised to 512 and 1200: "+
+	redis.RegisterListpacks("zset-max-listpack-entries and hash-max-listpack-value of this Redis cannot be raised to 512 and 1200: "+
 		"if they are less, a full inbox takes about four times the memory, and so does the document of who follows "+
 		"more than five hosts of shows, or authors with a huge audience",
 		redis.Listpack{Name: "zset-max-listpack-entries", Old: "zset-max-ziplist-entries", Least: 512},
-		redis.Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 100 * namedSize},
+		redis.Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 100 * namedAuthorSize},
 	)
 }

@@ -92,16 +92,16 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 	return cut, nil
 }
 
-// leases are the registered parts of users' keys that do not belong to a view, see RegisterLease.
-var leases []string
+// leaseParts are the registered parts of users' keys that do not belong to a view, see RegisterLease.
+var leaseParts []string
 
 // RegisterLease registers a part of users' keys that does not belong to their views: a HASH that expires by itself. The cleaner
 // drops such a key if it has no expiry. A key of the wrong type is deleted alone, without the view. Call it from package variables;
 // it panics if another lease has the part.
 func RegisterLease(part string) string {
-	if slices.Contains(leases, part) {
+	if slices.Contains(leaseParts, part) {
 		panic(fmt.Sprintf("rdb: the lease %s is registered twice", part))
 	}
-	leases = append(leases, part)
+	leaseParts = append(leaseParts, part)
 	return part
 }

@@ -4,8 +4,8 @@ import "testing"
 
 func TestAPartOfUsersKeysIsRegisteredOnce(t *testing.T) {
 	defer func(drop string, known []List, ends []string) {
-		inboxDrop.Source, lists, leases = drop, known, ends
-	}(inboxDrop.Source, lists, leases)
+		inboxDrop.Source, lists, leaseParts = drop, known, ends
+	}(inboxDrop.Source, lists, leaseParts)
 	for what, register := range map[string]func(){
 		"list":  func() { RegisterList(List{Part: "w", Lua: "local function dropW() end", Drop: "dropW"}) },
 		"lease": func() { RegisterLease("x") },

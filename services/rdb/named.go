@@ -19,8 +19,8 @@ const (
 
 // The constants are the format of a field that names authors. lib_named.lua has the same format.
 const (
-	// namedSize is the size of one author in a field: the author's ID, and since when they are followed.
-	namedSize = 4 + 8
+	// namedAuthorSize is the size of one author in a field: the author's ID, and since when they are followed.
+	namedAuthorSize = 4 + 8
 	// quietBit is set in the time of a host whose shows do not count. No ID has this bit.
 	quietBit = 1 << 63
 )
@@ -28,27 +28,27 @@ const (
 // namedMerge is the script of MergeNamed.
 var namedMerge = loadScript("named_merge")
 
-// AddNamed is one author for one reader: from now on a read of the reader's feed or board merges in the author's posts or
+// NamedAdd is one author for one reader: from now on a read of the reader's feed or board merges in the author's posts or
 // shows.
-type AddNamed struct {
+type NamedAdd struct {
 	Reader services.UserID
 	Author services.FollowedAuthor
 }
 
 // MergeNamed adds authors to readers' documents, at most 500 in a round trip. Results are in the order of adds. If anything was removed
 // from a reader's view since the stamp, the result is Retry: read the follow again.
-func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp redis.Stamp, adds []AddNamed) ([]redis.Result, error) {
+func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp redis.Stamp, adds []NamedAdd) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.String()
 	for i, add := range adds {
-		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, string(field), namedText(add.Author)}}
+		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, string(field), packNamed(add.Author)}}
 	}
-	return c.Results(ctx, namedMerge, calls)
+	return c.ChangeForResults(ctx, namedMerge, calls)
 }
 
-// namedText packs authors in a field's format.
-func namedText(authors ...services.FollowedAuthor) string {
-	text := make([]byte, 0, namedSize*len(authors))
+// packNamed packs authors in a field's format.
+func packNamed(authors ...services.FollowedAuthor) string {
+	text := make([]byte, 0, namedAuthorSize*len(authors))
 	for _, author := range authors {
 		text = binary.BigEndian.AppendUint32(text, uint32(author.Author))
 		since := uint64(author.Since)
@@ -62,21 +62,21 @@ func namedText(authors ...services.FollowedAuthor) string {
 
 // authorBytes is the beginning of an author's entry in a field that names authors.
 func authorBytes(author services.UserID) string {
-	return namedText(services.FollowedAuthor{Author: author})[:4]
+	return packNamed(services.FollowedAuthor{Author: author})[:4]
 }
 
-// unpackNamed reads what namedText prints for a field. Only hosts may be quiet: the bit in another field means that it
+// unpackNamed reads what packNamed prints for a field. Only hosts may be quiet: the bit in another field means that it
 // is broken.
 func (p *parser) unpackNamed(field NamedField, packed string) (authors []services.FollowedAuthor) {
-	if len(packed)%namedSize != 0 {
+	if len(packed)%namedAuthorSize != 0 {
 		p.failed = true
 		return nil
 	}
 	if packed != "" {
-		authors = make([]services.FollowedAuthor, 0, len(packed)/namedSize)
+		authors = make([]services.FollowedAuthor, 0, len(packed)/namedAuthorSize)
 	}
-	for ; packed != ""; packed = packed[namedSize:] {
-		bytes := []byte(packed[:namedSize])
+	for ; packed != ""; packed = packed[namedAuthorSize:] {
+		bytes := []byte(packed[:namedAuthorSize])
 		since := binary.BigEndian.Uint64(bytes[4:])
 		p.failed = p.failed || since&quietBit != 0 && field != Hosts
 		authors = append(authors, services.FollowedAuthor{

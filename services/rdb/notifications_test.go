@@ -91,7 +91,7 @@ func TestTheNewerCountsWinPerCategory(t *testing.T) {
 func TestCountsInAnyOrderConverge(t *testing.T) {
 	eachView(t, func(v view) {
 		for seed := range uint64(5) {
-			v.lose(DocumentKey(reader))
+			v.deleteKeys(DocumentKey(reader))
 			v.build(FeedFacts{})
 			random := rand.New(rand.NewPCG(seed, 2))
 			var versions []uint64
@@ -168,7 +168,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 			}
 		}
 		// This is the format of an earlier version for a category without notifications.
-		v.set("HC", Unborn)
+		v.set("HC", InitialValue)
 		if d := v.document(); !d.Ready || d.Notifications[1].Newest != 0 {
 			v.Errorf("with a place before all others: %+v", d)
 		}
@@ -189,13 +189,13 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 			"a place with broken counts":  func() { v.put(likes(7)); v.set("NL", "7;x") },
 			"an empty place, none before": func() { v.set("HL", "") },
 			"a broken place, none before": func() { v.set("HL", "9;nowhere") },
-			"a place of a former version": func() { v.set("HL", Unborn) },
+			"a place of a former version": func() { v.set("HL", InitialValue) },
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
+			v.deleteKeys(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{})
 			spoil()
 			stamp := v.begin(false)
-			if counts, place := v.field("NL"), v.field("HL"); counts != Unborn || place != "" {
+			if counts, place := v.field("NL"), v.field("HL"); counts != InitialValue || place != "" {
 				v.Errorf("%s: the counts begin as %q, the place as %q", what, counts, place)
 			}
 			v.build(FeedFacts{Stamp: stamp})
@@ -206,7 +206,7 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 	})
 }
 
-func TestManyUsersAreInTheirOrder(t *testing.T) {
+func TestResultsOfManyUsersAreInTheirOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		users := make([]NotificationCounts, 501)
 		for i := range users {

@@ -15,7 +15,7 @@ func (v view) everyone() []services.UserID {
 	v.Helper()
 	var all []services.UserID
 	for shard := range OnlineShards {
-		users, err := v.c.Online(v.Context(), shard)
+		users, err := v.c.OnlineInShard(v.Context(), shard)
 		v.must(err)
 		for _, user := range users {
 			if onlineShard(user) != shard {
@@ -69,7 +69,7 @@ func TestOnlineReportsWhatRedisRefuses(t *testing.T) {
 	if _, err := v.c.CountOnline(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("a count without Redis: %v", err)
 	}
-	if _, err := v.c.Online(t.Context(), 0); !services.IsUnavailable(err) {
+	if _, err := v.c.OnlineInShard(t.Context(), 0); !services.IsUnavailable(err) {
 		t.Errorf("a list without Redis: %v", err)
 	}
 }

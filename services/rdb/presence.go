@@ -33,7 +33,7 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], redis.Z{Score: float64(end), Member: strconv.FormatUint(uint64(user), 10)})
 	}
-	return c.presence(ctx, func(p redis.Pipeliner) {
+	return c.writePresence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			// The key expires with the last lease that is written. Readers ignore a field whose own lease has ended.
 			p.HSet(ctx, onlineKey(user), c.Node(), until)
@@ -62,20 +62,20 @@ func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
 	for _, command := range commands {
 		in, err := command.(*redis.IntCmd).Result()
 		if err != nil {
-			return 0, redis.Unavailable(err)
+			return 0, redis.MapError(err)
 		}
 		count += int(in)
 	}
 	return count, nil
 }
 
-// Online lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not ended
+// OnlineInShard lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not ended
 // since they left.
-func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID, error) {
+func (c *Projections) OnlineInShard(ctx context.Context, shard int) ([]services.UserID, error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	members, err := c.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, redis.Unavailable(err)
+		return nil, redis.MapError(err)
 	}
 	users := make([]services.UserID, 0, len(members))
 	for _, member := range members {
@@ -87,9 +87,9 @@ func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID,
 	return users, nil
 }
 
-// Watched returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users who left.
+// WatchedOf returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users who left.
 // The users of a node that died are included until their lease ends. It is one round trip.
-func (c *Projections) Watched(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
+func (c *Projections) WatchedOf(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HVals(ctx, onlineKey(user))
@@ -103,7 +103,7 @@ func (c *Projections) Watched(ctx context.Context, users []services.UserID) (wat
 	for i, user := range users {
 		ends, err := commands[i].(*redis.StringSliceCmd).Result()
 		if err != nil {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 		for _, end := range ends { // one for each node
 			if at, err := strconv.ParseInt(end, 10, 64); err == nil && at >= now {
@@ -140,7 +140,7 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 	for i, shard := range shards {
 		ends, err := commands[i].(*redis.FloatSliceCmd).Result()
 		if err != nil {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 		for k, end := range ends {
 			if end >= now { // 0 stands for a user who is not in the set
@@ -154,23 +154,23 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 // Leave removes this node from the users' presence. The users stay in their shards until their lease ends: they may be
 // online on another node, and fan-out only serves them earlier than it has to.
 func (c *Projections) Leave(ctx context.Context, users []services.UserID) error {
-	return c.presence(ctx, func(p redis.Pipeliner) {
+	return c.writePresence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HDel(ctx, onlineKey(user), c.Node())
 		}
 	})
 }
 
-// presence sends commands that write the presence of users. The commands may be repeated, so Read may repair a key of the
+// writePresence sends commands that write the presence of users. The commands may be repeated, so Read may repair a key of the
 // wrong type in between.
-func (c *Projections) presence(ctx context.Context, fill func(redis.Pipeliner)) error {
+func (c *Projections) writePresence(ctx context.Context, fill func(redis.Pipeliner)) error {
 	commands, err := c.Read(ctx, fill)
 	if err != nil {
 		return err
 	}
 	for _, command := range commands {
 		if err := command.Err(); err != nil {
-			return redis.Unavailable(err)
+			return redis.MapError(err)
 		}
 	}
 	return nil

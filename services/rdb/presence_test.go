@@ -66,7 +66,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 // watched returns which of the readers have an open subscription.
 func (v view) watched(users ...services.UserID) (watched []services.UserID) {
 	v.Helper()
-	of, err := v.c.Watched(v.Context(), users)
+	of, err := v.c.WatchedOf(v.Context(), users)
 	v.must(err)
 	for _, user := range users {
 		if of[user] {
@@ -145,7 +145,7 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 			}
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
-		if watched, err := v.c.Watched(ctx, users); err != nil || len(watched) != len(users) || trips.Count() != 1 {
+		if watched, err := v.c.WatchedOf(ctx, users); err != nil || len(watched) != len(users) || trips.Count() != 1 {
 			t.Errorf("%d of %d are watched, %v, %d round trips", len(watched), len(users), err, trips.Count())
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
@@ -164,17 +164,20 @@ func TestCallsWithoutRedisAreUnavailable(t *testing.T) {
 	server.Kill()
 	for what, err := range map[string]error{
 		"enter":    v.c.Enter(t.Context(), []services.UserID{reader}, time.Minute),
-		"watched":  func() error { _, err := v.c.Watched(t.Context(), []services.UserID{reader}); return err }(),
+		"watched":  func() error { _, err := v.c.WatchedOf(t.Context(), []services.UserID{reader}); return err }(),
 		"document": func() error { _, err := v.c.Documents(t.Context(), []services.UserID{reader}); return err }(),
 		"versions": func() error { _, err := v.c.Versions(t.Context(), []services.UserID{reader}); return err }(),
 		"page":     func() error { _, err := v.c.Inbox(t.Context(), reader, 9, 9); return err }(),
-		"author":   func() error { _, err := v.c.AuthorInInbox(t.Context(), reader, author); return err }(),
+		"author":   func() error { _, err := v.c.AuthorPostsInInbox(t.Context(), reader, author); return err }(),
 		"stamp":    func() error { _, err := v.c.Now(t.Context()); return err }(),
 		"stamp of": func() error { _, err := v.c.StampOf(t.Context(), reader); return err }(),
-		"push":     func() error { _, err := v.c.AddToInboxes(t.Context(), 1, []Add{{reader, counted(1)}}); return err }(),
-		"copies":   func() error { _, _, err := v.c.Copies(t.Context(), []services.PostID{1}, nil); return err }(),
-		"put":      v.c.PutCopies(t.Context(), []services.Post{{ID: 1}}, nil),
-		"active":   v.c.MarkActive(t.Context(), []services.UserID{reader}, 1, time.Hour),
+		"push": func() error {
+			_, err := v.c.AddToInboxes(t.Context(), 1, []InboxPost{{reader, counted(1)}})
+			return err
+		}(),
+		"copies": func() error { _, _, err := v.c.Copies(t.Context(), []services.PostID{1}, nil); return err }(),
+		"put":    v.c.PutCopies(t.Context(), []services.Post{{ID: 1}}, nil),
+		"active": v.c.MarkActive(t.Context(), []services.UserID{reader}, 1, time.Hour),
 	} {
 		if !services.IsUnavailable(err) {
 			t.Errorf("%s without Redis: %v, want UNAVAILABLE", what, err)

@@ -32,8 +32,8 @@ type Projections struct {
 	// layout has the fields that documents have now. Readers load it once for each call, so that they parse an answer by the
 	// layout by which they asked.
 	layout atomic.Pointer[layout]
-	// changing is held while layout is changed, so that each change keeps the settings of the others.
-	changing sync.Mutex
+	// layoutMu is held while layout is changed, so that each change keeps the settings of the others.
+	layoutMu sync.Mutex
 	memory   *documentMemory
 }
 
@@ -56,7 +56,7 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 	}
 	p := &Projections{Client: client, memory: newDocumentMemory()}
 	// Only this package knows which keys have to be emptied together with a key of the wrong type.
-	client.EmptyBy(p.empty)
+	client.SetEmptyFunc(p.repairWrongType)
 	types := shape.MessageTypes
 	if len(types) == 0 {
 		types = []string{services.DefaultMessageType}

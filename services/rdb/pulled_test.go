@@ -19,10 +19,10 @@ func sortPulled(list []services.FollowedAuthor) []services.FollowedAuthor {
 	return list
 }
 
-// pull names a pulled author in the reader's document.
-func (v view) pull(stamp redis.Stamp, author services.FollowedAuthor) redis.Result {
+// addPulled names a pulled author in the reader's document.
+func (v view) addPulled(stamp redis.Stamp, author services.FollowedAuthor) redis.Result {
 	v.Helper()
-	results, err := v.c.MergeNamed(v.Context(), PulledAuthors, stamp, []AddNamed{{reader, author}})
+	results, err := v.c.MergeNamed(v.Context(), PulledAuthors, stamp, []NamedAdd{{reader, author}})
 	v.must(err)
 	return results[0]
 }
@@ -47,26 +47,26 @@ func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
 	follow, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
 	eachView(t, func(v view) {
 		first := follow
-		if result := v.pull(1, first); result.Status != redis.Missing {
+		if result := v.addPulled(1, first); result.Status != redis.Missing {
 			v.Errorf("into nothing: %+v", result)
 		}
 		stamp := v.begin(false)
-		v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{second}})
+		v.build(FeedFacts{Stamp: stamp, Entries: makeEntries(1, 3, counted), Pulled: []services.FollowedAuthor{second}})
 		v.wantPulled("born with one", v.add(v.stamp(), counted(4)), redis.Applied, second)
-		v.wantPulled("another", v.pull(v.stamp(), first), redis.Applied, first, second)
-		v.wantPulled("again", v.pull(v.stamp(), first), redis.Same, first, second)
+		v.wantPulled("another", v.addPulled(v.stamp(), first), redis.Applied, first, second)
+		v.wantPulled("again", v.addPulled(v.stamp(), first), redis.Same, first, second)
 		first.Since = 9
-		v.wantPulled("followed anew", v.pull(v.stamp(), first), redis.Applied, first, second)
+		v.wantPulled("followed anew", v.addPulled(v.stamp(), first), redis.Applied, first, second)
 		read := v.stamp()
 		v.wantPulled("a drop", v.drop(author), redis.Applied, second)
-		v.wantPulled("read before the drop", v.pull(read, first), redis.Retry, second)
+		v.wantPulled("read before the drop", v.addPulled(read, first), redis.Retry, second)
 		// If the document names a pulled author, nodes may count posts that were never pushed: so every drop raises the version.
 		v.wantPulled("dropped again", v.drop(author), redis.Applied, second)
-		v.want("his posts went too", v.see(1), redis.Applied, "0")
+		v.want("his posts went too", v.markSeen(1), redis.Applied, "0")
 		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Pulled: []services.FollowedAuthor{first}})
 		v.must(err)
 		v.wantPulled("a follow", result, redis.Applied, first, second)
-		v.wantPulled("read before the follow", v.pull(read, services.FollowedAuthor{Author: author}), redis.Retry, first, second)
+		v.wantPulled("read before the follow", v.addPulled(read, services.FollowedAuthor{Author: author}), redis.Retry, first, second)
 		v.wantPulled("the other goes", v.drop(other), redis.Applied, first)
 		v.wantPulled("a rebuild takes nobody out", v.build(FeedFacts{Pulled: []services.FollowedAuthor{second}}), redis.Applied, first, second)
 	})
@@ -80,7 +80,7 @@ func TestLostPulledAuthorsAreRebuilt(t *testing.T) {
 			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) },
 			"broken": func() { v.set("F", "12345678901") },
 		} {
-			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{pulled}})
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted), Pulled: []services.FollowedAuthor{pulled}})
 			lose()
 			if d := v.document(); d.Ready {
 				v.Errorf("%s: the document is %+v", what, d)
@@ -89,7 +89,7 @@ func TestLostPulledAuthorsAreRebuilt(t *testing.T) {
 				v.Errorf("%s: the page is %+v, %v", what, page, err)
 			}
 			if what == "lost" {
-				if result := v.pull(v.stamp(), pulled); result.Status != redis.Missing {
+				if result := v.addPulled(v.stamp(), pulled); result.Status != redis.Missing {
 					v.Errorf("%s: a script takes it for whole: %+v", what, result)
 				}
 			}
@@ -103,14 +103,14 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	usage := func() int64 { return server.Do("MEMORY", "USAGE", DocumentKey(reader), "SAMPLES", 0).(int64) }
-	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 	idle := usage()
 	var pulled []services.FollowedAuthor
 	for i := range 100 {
 		pulled = append(pulled, services.FollowedAuthor{Author: services.UserID(1000 + i), Since: services.PostIDAt(time.Now())})
 	}
 	v.build(FeedFacts{Pulled: pulled})
-	if with := usage(); idle > 300 || with > 5*(idle+100*namedSize)/4 { // the allocator's steps are up to a quarter
+	if with := usage(); idle > 300 || with > 5*(idle+100*namedAuthorSize)/4 { // the allocator's steps are up to a quarter
 		t.Errorf("an idle document takes %d bytes, with 100 authors %d", idle, with)
 	}
 	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", DocumentKey(reader))); encoding != "listpack" && encoding != "ziplist" {
@@ -120,9 +120,9 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 }
 
 // A page says how many entries are above it, and has the floor and the seen position.
-func TestPageStates(t *testing.T) {
+func TestInboxPagesReportAboveFloorAndSeen(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9, Seen: 20})
+		v.build(FeedFacts{Entries: makeEntries(11, 40, counted), Floor: 10, TrimmedCounted: 9, Seen: 20})
 		for _, want := range []struct {
 			before services.PostID
 			above  int

@@ -50,7 +50,7 @@ func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID,
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: viewKeys(user), Args: args}
 	}
-	return c.Stamps(ctx, rebuildBegin, calls)
+	return c.ChangeForStamps(ctx, rebuildBegin, calls)
 }
 
 // FeedFacts are SQL's data of one reader's feed, read under a stamp of BeginRebuild.
@@ -68,8 +68,8 @@ type FeedFacts struct {
 	Lifetime       time.Duration             // the keys' longest lifetime without a further visit; used where Day is
 }
 
-// Rebuilt is the result of a rebuild.
-type Rebuilt struct {
+// RebuildResult is the result of a rebuild.
+type RebuildResult struct {
 	redis.Result
 	Document Document // as it is after the rebuild; not Ready if it cannot be shown
 	Clamped  int      // parts that met a negative count, which happens only if another program wrote to Redis
@@ -78,7 +78,7 @@ type Rebuilt struct {
 // EndRebuild ends a rebuild. It writes the parts, whose scripts record their steps. Then it merges the facts of the feed, marks the
 // document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document, or if
 // something was removed from the view since the stamp: the rebuild has to begin again.
-func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
+func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt RebuildResult, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})
 	replies, err := c.RunSequence(ctx, steps)
@@ -90,17 +90,17 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		// the view already.
 		if redis.IsWrongType(reply.Err) {
 			c.Log().Warn("a key of a view has the wrong type: the view is rebuilt", "user", facts.Reader)
-			return Rebuilt{Result: redis.Result{Status: redis.Retry}}, c.empty(ctx, []string{DocumentKey(facts.Reader)})
+			return RebuildResult{Result: redis.Result{Status: redis.Retry}}, c.repairWrongType(ctx, []string{DocumentKey(facts.Reader)})
 		}
 		if reply.Err != nil {
-			return rebuilt, fmt.Errorf("step %d of the rebuild of user %d: %w", i+1, facts.Reader, redis.Unavailable(reply.Err))
+			return rebuilt, fmt.Errorf("step %d of the rebuild of user %d: %w", i+1, facts.Reader, redis.MapError(reply.Err))
 		}
 		// The last step is the read of the document.
 		if i == len(steps)-1 {
 			break
 		}
 		if rebuilt.Result, err = redis.ParseResult(reply.Value); err != nil {
-			return Rebuilt{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
+			return RebuildResult{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
 		}
 		// Among the parts, only states of conversations set Short: a negative count was met. The last writing step sets Short for
 		// another reason: a refill is due.
@@ -127,7 +127,7 @@ func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	}
 	args := []any{
 		facts.Stamp.String(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
-		facts.Day, secondsToLive(facts.Lifetime), visit, namedText(facts.Pulled...), namedText(facts.Hosts...), last,
+		facts.Day, secondsToLive(facts.Lifetime), visit, packNamed(facts.Pulled...), packNamed(facts.Hosts...), last,
 	}
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))

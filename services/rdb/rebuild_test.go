@@ -41,7 +41,7 @@ func (b *builder) parts() []redis.Step {
 		states[i] = services.Membership{Conversation: services.ConversationID(i + 1), User: b.user, Head: 1, Version: 1}
 	}
 	states[0].Head += b.added
-	return append(RegisterParts(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: segmentBits})}), MembershipParts(states)...)
+	return append(VersionedFieldParts(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: segmentBits})}), MembershipParts(states)...)
 }
 
 // message adds a message to the first conversation, and projects it at once.
@@ -57,7 +57,7 @@ func (b *builder) begin() ([]redis.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rebuildSteps(FeedFacts{Reader: b.user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()), nil
+	return rebuildSteps(FeedFacts{Reader: b.user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour, Entries: makeEntries(1, 3, counted)}, b.parts()), nil
 }
 
 // run runs some steps, and returns the status of the last.
@@ -93,7 +93,7 @@ func TestARebuildWithoutAllStepsIsRefused(t *testing.T) {
 		v := view{t, b.c}
 		for _, how := range []string{"fails", "is lost"} {
 			for lost := 0; ; lost++ {
-				v.lose(DocumentKey(b.user), inboxKey(b.user), conversationsKey(b.user))
+				v.deleteKeys(DocumentKey(b.user), inboxKey(b.user), conversationsKey(b.user))
 				steps, err := b.begin()
 				v.must(err)
 				if lost == len(steps)-1 {
@@ -131,7 +131,7 @@ func TestARebuildReturnsItsDocument(t *testing.T) {
 			stamps, err := b.c.BeginRebuild(t.Context(), []services.UserID{b.user}, RebuildMode{Visit: true})
 			v.must(err)
 			ctx, trips := redis.WithRoundTrips(t.Context())
-			rebuilt, err := b.c.EndRebuild(ctx, FeedFacts{Reader: b.user, Stamp: stamps[0], Visit: true, Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()...)
+			rebuilt, err := b.c.EndRebuild(ctx, FeedFacts{Reader: b.user, Stamp: stamps[0], Visit: true, Lifetime: time.Hour, Entries: makeEntries(1, 3, counted)}, b.parts()...)
 			v.must(err)
 			documents, err := b.c.Documents(t.Context(), []services.UserID{b.user})
 			v.must(err)
@@ -216,17 +216,17 @@ func (b *builder) settle() error {
 
 // crossingBugs are the injected bugs that the histories of crossing rebuilds must find, each by itself.
 var crossingBugs = map[string]clienttest.Bug[*builder]{
-	"a part that nobody misses":        {Scripts: clienttest.In(rebuildMerge, "if not noted(KEYS[1], ARGV[10]) then return { 3 } end", "")},
-	"a step after one that is missing": {Scripts: clienttest.In(conversationsPut, "number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)", "true")},
-	"a birth that keeps the step":      {Scripts: clienttest.In(rebuildBegin, "'st', '0', 'bp', '', 'Cu'", "'st', '0', 'Cu'"), Known: 80},
-	"a field born with the step":       {Scripts: clienttest.In(rebuildBegin, "'st', '0', 'bp', '', ARGV[k], birth)", "'st', '0', ARGV[k], birth)"), Known: 415},
-	"states lost before the end":       {Scripts: clienttest.In(rebuildMerge, "~= redis.call('HLEN', KEYS[4]) then return { 3 } end", "~= nil then end"), Known: 259},
+	"a part that nobody misses":        {Scripts: clienttest.Replace(rebuildMerge, "if not noted(KEYS[1], ARGV[10]) then return { 3 } end", "")},
+	"a step after one that is missing": {Scripts: clienttest.Replace(conversationsPut, "number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)", "true")},
+	"a birth that keeps the step":      {Scripts: clienttest.Replace(rebuildBegin, "'st', '0', 'bp', '', 'Cu'", "'st', '0', 'Cu'"), Known: 80},
+	"a field born with the step":       {Scripts: clienttest.Replace(rebuildBegin, "'st', '0', 'bp', '', ARGV[k], birth)", "'st', '0', ARGV[k], birth)"), Known: 415},
+	"states lost before the end":       {Scripts: clienttest.Replace(rebuildMerge, "~= redis.call('HLEN', KEYS[4]) then return { 3 } end", "~= nil then end"), Known: 259},
 }
 
 func TestOverlappingRebuildsNeverShowAPartialDocument(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
-		for i := range clienttest.Histories(t, full, crossingBugs) {
+		for i := range clienttest.HistoryNumbers(t, full, crossingBugs) {
 			if err := newBuilder(t.Context(), client, i).runCrossing(60); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}

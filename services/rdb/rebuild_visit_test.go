@@ -36,20 +36,20 @@ func (v view) wantLife(what string, day int64, about time.Duration) {
 // again. Only a document that has no day gets those of the facts.
 func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 		v.wantLife("built", 20_000, time.Hour)
 		n := v.document().N
 		for what, spoil := range map[string]func(){
 			"a whole document":  func() {},
 			"another epoch":     func() { v.set("e", "7") },
 			"a lost field":      func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
-			"a lost inbox":      func() { v.lose(inboxKey(reader)) },
+			"a lost inbox":      func() { v.deleteKeys(inboxKey(reader)) },
 			"an unready one":    func() { v.set("st", "0") },
 			"an earlier epoch":  func() { v.set("e", "") },
 			"a broken register": func() { v.set("Cv", "broken") },
 		} {
 			spoil()
-			if result := v.rebuildWithoutVisit(FeedFacts{Entries: posts(1, 4, counted)}); result.Status != redis.Applied || result.N <= n {
+			if result := v.rebuildWithoutVisit(FeedFacts{Entries: makeEntries(1, 4, counted)}); result.Status != redis.Applied || result.N <= n {
 				v.Errorf("%s: %+v after version %d", what, result, n)
 			}
 			v.wantLife(what, 20_000, time.Hour)
@@ -87,13 +87,13 @@ func TestAVisitOutlastsARebuildWithoutOne(t *testing.T) {
 			"of a whole document": func() {},
 			"of an emptied view":  func() { v.must(v.c.Reset(v.Context(), reader)) },
 		} {
-			v.lose(viewKeys(reader)...)
+			v.deleteKeys(viewKeys(reader)...)
 			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: reader, Stamp: v.begin(false), Visit: true, Day: 19_990, Lifetime: 50 * time.Hour})
 			v.must(err)
 			before()
 			stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{})
 			v.must(err)
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			_, err = v.c.EndRebuild(v.Context(), FeedFacts{Reader: reader, Stamp: stamps[0], Day: 19_990, Lifetime: 50 * time.Hour})
 			v.must(err)
 			v.wantLife(what, 20_000, time.Hour)
@@ -103,18 +103,18 @@ func TestAVisitOutlastsARebuildWithoutOne(t *testing.T) {
 
 // A rebuild removes the floor of the inbox of a user who returns after a long absence, as a refill does. It keeps the floor for a user
 // who is not idle.
-func TestAReturnOpensTheInbox(t *testing.T) {
+func TestReturningAfterAnAbsenceRemovesTheFloor(t *testing.T) {
 	eachView(t, func(v view) {
 		for _, idle := range []int64{20_000, 20_001} {
-			v.lose(viewKeys(reader)...)
-			v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9})
+			v.deleteKeys(viewKeys(reader)...)
+			v.build(FeedFacts{Entries: makeEntries(11, 40, counted), Floor: 10, TrimmedCounted: 9})
 			stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{Visit: true, IdleDay: idle})
 			v.must(err)
 			first := services.PostID(11)
 			if idle > 20_000 {
 				first = 1
 			}
-			v.build(FeedFacts{Stamp: stamps[0], Entries: posts(1, 40, counted)})
+			v.build(FeedFacts{Stamp: stamps[0], Entries: makeEntries(1, 40, counted)})
 			if page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || len(page.Entries) == 0 || page.Entries[len(page.Entries)-1].Post != first {
 				v.Errorf("with the idle day %d, from day 20,000: %+v, %v", idle, page, err)
 			}

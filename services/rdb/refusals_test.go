@@ -29,7 +29,7 @@ var reads = map[string]func(context.Context, *Projections) error{
 		return err
 	},
 	"snapshots": func(ctx context.Context, c *Projections) error {
-		_, err := c.Snapshots(ctx, []services.UserID{reader})
+		_, err := c.ReadSnapshots(ctx, []services.UserID{reader})
 		return err
 	},
 }
@@ -57,7 +57,7 @@ func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 			url, servers := start(t)
 			log := &redistest.Recorder{}
 			v, onlyReads := view{t, connect(t, redis.Options{URL: url, Log: log.Log()})}, view{t, connect(t, redis.Options{URL: url})}
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			v.wantReads(true, "at first")
 			full := servers[len(servers)-1]
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")

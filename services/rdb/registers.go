@@ -108,7 +108,7 @@ func messagesField(kind string) string { return "S" + kind }
 
 func dotField(name string) string { return "D" + name }
 
-// registersPut is the script of PutRegisters and RegisterParts.
+// registersPut is the script of PutRegisters and VersionedFieldParts.
 var registersPut = loadScript("registers_put")
 
 // PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The
@@ -118,7 +118,7 @@ func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]re
 	for i, user := range users {
 		calls[i] = registersCall(user)
 	}
-	return c.Results(ctx, registersPut, calls)
+	return c.ChangeForResults(ctx, registersPut, calls)
 }
 
 // registersCall is the call for one user. Its first argument is a place for the step of a rebuild, see redis.Chain.
@@ -131,8 +131,8 @@ func registersCall(user Registers) redis.Call {
 	return redis.Call{Keys: []string{DocumentKey(user.User), onlineKey(user.User)}, Args: args}
 }
 
-// RegisterParts are the parts of a user's rebuild that write versioned fields.
-func RegisterParts(user services.UserID, fields []Register) []redis.Step {
+// VersionedFieldParts are the parts of a user's rebuild that write versioned fields.
+func VersionedFieldParts(user services.UserID, fields []Register) []redis.Step {
 	if len(fields) == 0 {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (c *Projections) DropCategory(ctx context.Context, users []services.UserID,
 			p.HDel(ctx, DocumentKey(user), counts, newest)
 		}
 	})
-	return redis.Unavailable(err)
+	return redis.MapError(err)
 }
 
 // MessagesRegister is the versioned field of one type of site messages.

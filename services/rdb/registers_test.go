@@ -134,7 +134,7 @@ func TestACountOfViewsIsReadAsItWasWritten(t *testing.T) {
 }
 
 // A value that is cut off, or has one part too many, is broken; it never reads as another value.
-func FuzzRegisterParts(f *testing.F) {
+func FuzzVersionedFieldParts(f *testing.F) {
 	for _, seed := range []string{"", "0", "1", "1;2", "1;2;3", "1;2;3;4", ";;", "1;;3"} {
 		f.Add(seed)
 	}

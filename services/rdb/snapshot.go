@@ -27,15 +27,15 @@ const (
 // Snapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
 // after the other: a change in between makes them differ in this snapshot.
 type Snapshot struct {
-	Wholeness Wholeness
-	Document  Document
-	Fields    map[string]string    // all fields of the document, as stored
-	Entries   []services.FeedEntry // of the inbox, newest first
-	Strays    int                  // members of the inbox that are no entries
-	Floor     services.PostID      // the newest entry ever trimmed from the inbox
-	Unlisted  services.PostID      // the newest counting entry ever trimmed from the inbox
-	Uncounted services.PostID      // at least the newest listed entry that does not count
-	Removed   time.Time            // stamp of birth or of the last removal
+	Wholeness       Wholeness
+	Document        Document
+	Fields          map[string]string    // all fields of the document, as stored
+	Entries         []services.FeedEntry // of the inbox, newest first
+	Strays          int                  // members of the inbox that are no entries
+	Floor           services.PostID      // the newest entry ever trimmed from the inbox
+	TrimmedCounted  services.PostID      // the newest counting entry ever trimmed from the inbox
+	NewestUncounted services.PostID      // at least the newest listed entry that does not count
+	RemovedAt       time.Time            // stamp of birth or of the last removal
 
 	Lists map[string][]string // the members of registered lists that are there, by their parts
 
@@ -45,9 +45,9 @@ type Snapshot struct {
 // snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
 const snapshotUsers = 25
 
-// Snapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
+// ReadSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
 // repaired.
-func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
+func (c *Projections) ReadSnapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 		for i := range part {
 			snapshot, err := layout.snapshot(commands[each*i:][:each], c.Epoch())
 			if err != nil {
-				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], redis.Unavailable(err))
+				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], redis.MapError(err))
 			}
 			snapshots = append(snapshots, snapshot)
 		}
@@ -79,7 +79,7 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 	return snapshots, nil
 }
 
-// snapshot builds a Snapshot from the answers to Snapshots' commands.
+// snapshot builds a Snapshot from the answers to ReadSnapshots' commands.
 func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapshot, err error) {
 	for _, command := range commands {
 		err := command.Err()
@@ -201,27 +201,27 @@ func parseState(text string) (state services.Membership, ok bool) {
 	return state, true
 }
 
-// ownFields parses the fields that nothing but the scripts and Snapshots reads, and reports whether all of them are there and valid.
+// ownFields parses the fields that nothing but the scripts and ReadSnapshots reads, and reports whether all of them are there and valid.
 func (s *Snapshot) ownFields() bool {
 	var errs [3]error
 	var removed int64
-	s.Uncounted, errs[0] = parsePlace(s.Fields["fq"])
-	s.Unlisted, errs[1] = parsePlace(s.Fields["ft"])
+	s.NewestUncounted, errs[0] = parsePlace(s.Fields["fq"])
+	s.TrimmedCounted, errs[1] = parsePlace(s.Fields["ft"])
 	removed, errs[2] = strconv.ParseInt(s.Fields["rm"], 10, 64)
-	s.Removed = time.UnixMicro(removed)
+	s.RemovedAt = time.UnixMicro(removed)
 	return errs[0] == nil && errs[1] == nil && errs[2] == nil
 }
 
-// RegisterFields returns the names of the versioned fields that every document has, or may lack until their first version.
+// VersionedFieldNames returns the names of the versioned fields that every document has, or may lack until their first version.
 // Dots are not among them.
-func (c *Projections) RegisterFields() (fields []string) {
+func (c *Projections) VersionedFieldNames() (fields []string) {
 	layout := c.layout.Load()
 	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]
 }
 
 // These are names and values of versioned fields.
 const (
-	Unborn            = initialValue      // before the first version
+	InitialValue      = initialValue      // before the first version
 	AnnouncementField = announcementField // announcements and dots
 	DotPrefix         = "D"               // before the name of a dot
 	CountsPrefix      = "N"               // before a category: the counts of notifications, see ParseCounts

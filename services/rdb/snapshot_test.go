@@ -16,7 +16,7 @@ import (
 // snapshot reads the reader's view, beside that of a user who has none.
 func (v view) snapshot() Snapshot {
 	v.Helper()
-	snapshots, err := v.c.Snapshots(v.Context(), []services.UserID{other, reader})
+	snapshots, err := v.c.ReadSnapshots(v.Context(), []services.UserID{other, reader})
 	v.must(err)
 	if snapshots[0].Wholeness != Absent {
 		v.Errorf("of nobody: %+v", snapshots[0])
@@ -47,15 +47,15 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 			v.must(err)
 		}
 		got := v.snapshot()
-		if time.Since(got.Removed).Abs() > time.Minute {
-			v.Errorf("born at %s", got.Removed)
+		if time.Since(got.RemovedAt).Abs() > time.Minute {
+			v.Errorf("born at %s", got.RemovedAt)
 		}
 		if got.Fields["Sgeneral"] != "3;12" || got.Fields["st"] != "1" {
 			v.Errorf("fields: %v", got.Fields)
 		}
 		want := Snapshot{
-			Wholeness: Whole, Document: v.document(), Entries: []services.FeedEntry{counted(9), listed(7), counted(5)}, Strays: 1, Floor: 3, Unlisted: 2,
-			Uncounted: 7, Removed: got.Removed, Fields: got.Fields, Conversations: states,
+			Wholeness: Whole, Document: v.document(), Entries: []services.FeedEntry{counted(9), listed(7), counted(5)}, Strays: 1, Floor: 3, TrimmedCounted: 2,
+			NewestUncounted: 7, RemovedAt: got.RemovedAt, Fields: got.Fields, Conversations: states,
 		}
 		if difference := cmp.Diff(want, got); difference != "" {
 			v.Error(difference)
@@ -75,7 +75,7 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 			"pulled broken":      {func() { v.set("F", "12345678901") }, Partial},
 			"a script's own":     {func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "fq").Err()) }, Partial},
 			"a field broken":     {func() { v.set("NL", "?") }, Partial},
-			"the inbox lost":     {func() { v.lose(inboxKey(reader)) }, Partial},
+			"the inbox lost":     {func() { v.deleteKeys(inboxKey(reader)) }, Partial},
 			"no sentinel":        {func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
 			"a broken sentinel":  {func() { v.must(v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err()) }, Partial},
 			"a state lost":       {func() { v.set("Ck", "1") }, Partial},
@@ -83,13 +83,13 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 			"a state of letters": {func() { v.setState("1", "1,2,3,4,5,6,x") }, WrongType},
 			"a state of nobody":  {func() { v.setState("x", "1,2,3,4,5,6,") }, WrongType},
 			"states of text":     {func() { v.retype(conversationsKey(reader)) }, WrongType},
-			"the document lost":  {func() { v.lose(DocumentKey(reader)) }, Absent},
+			"the document lost":  {func() { v.deleteKeys(DocumentKey(reader)) }, Absent},
 			"a document of text": {func() { v.retype(DocumentKey(reader)) }, WrongType},
 			"an inbox of text":   {func() { v.retype(inboxKey(reader)) }, WrongType},
 			"a presence of text": {func() { v.retype(onlineKey(reader)) }, WrongType},
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			c.spoil()
 			if got := v.snapshot(); got.Wholeness != c.want {
 				v.Errorf("%s: %d, want %d: %+v", what, got.Wholeness, c.want, got)
@@ -98,7 +98,7 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 			if d := v.document(); d.Ready || v.snapshot().Wholeness != Partial {
 				v.Errorf("%s: after a reset it is %+v", what, v.snapshot())
 			}
-			v.want(what+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), redis.Applied, "3", posts(1, 3, counted)...)
+			v.want(what+", rebuilt", v.build(FeedFacts{Entries: makeEntries(1, 3, counted)}), redis.Applied, "3", makeEntries(1, 3, counted)...)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func (v view) setState(conversation, text string) {
 // retype replaces a key by a key of another type.
 func (v view) retype(key string) {
 	v.Helper()
-	v.lose(key)
+	v.deleteKeys(key)
 	v.must(v.c.Commands().Set(v.Context(), key, "text", 0).Err())
 }
 
@@ -122,7 +122,7 @@ func (v view) retype(key string) {
 func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop"})
-		v.build(FeedFacts{Seen: 9, Entries: posts(1, 12, counted)})
+		v.build(FeedFacts{Seen: 9, Entries: makeEntries(1, 12, counted)})
 		v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
 		v.register(DotRegister("shop", 1<<60), MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
 		v.set("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a fallback version without Redis
@@ -141,8 +141,8 @@ func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 		}
 		v.begin(false)
 		v.want("an add read before", v.add(stamp, counted(13)), redis.Retry, "0")
-		result := v.build(FeedFacts{Seen: 2, Entries: posts(1, 3, counted)})
-		v.want("rebuilt", result, redis.Applied, "1", posts(1, 3, counted)...)
+		result := v.build(FeedFacts{Seen: 2, Entries: makeEntries(1, 3, counted)})
+		v.want("rebuilt", result, redis.Applied, "1", makeEntries(1, 3, counted)...)
 		if !slices.Equal(result.Nodes, []string{v.c.Node()}) {
 			v.Errorf("its rebuild tells %v: the presence is lost", result.Nodes)
 		}
@@ -157,27 +157,27 @@ func TestAResetRepairsAStampInTheFuture(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.set("rm", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
-		if got := v.snapshot(); time.Until(got.Removed) < 50*time.Minute {
-			v.Errorf("removed at %s", got.Removed)
+		if got := v.snapshot(); time.Until(got.RemovedAt) < 50*time.Minute {
+			v.Errorf("removed at %s", got.RemovedAt)
 		}
 		v.must(v.c.Reset(v.Context(), reader))
 		v.build(FeedFacts{})
-		if got := v.snapshot(); time.Until(got.Removed) > time.Minute {
-			v.Errorf("removed at %s", got.Removed)
+		if got := v.snapshot(); time.Until(got.RemovedAt) > time.Minute {
+			v.Errorf("removed at %s", got.RemovedAt)
 		}
 	})
 }
 
-func TestRegisterFieldsAreThoseOfEveryDocument(t *testing.T) {
+func TestVersionedFieldNamesAreThoseOfEveryDocument(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop"})
 		v.build(FeedFacts{})
-		fields := v.c.RegisterFields()
+		fields := v.c.VersionedFieldNames()
 		if len(fields) != 6+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
 			v.Errorf("%v", fields)
 		}
 		for _, field := range fields {
-			want := Unborn
+			want := InitialValue
 			if strings.HasPrefix(field, "H") || field == viewsField || field == modesField { // its category's counts come with it; few users have views or modes
 				want = ""
 			}

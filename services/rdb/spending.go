@@ -29,7 +29,7 @@ func (c *Projections) Spend(ctx context.Context, window int64, buckets []string,
 	for i := range totals {
 		total, err := commands[2*i].(*redis.IntCmd).Result()
 		if err != nil {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 		totals[i] = int(total)
 	}

@@ -11,9 +11,9 @@ import (
 	"tidings/services/redis"
 )
 
-// empty repairs keys of the wrong type. If a key is a part of a user's view, it empties the whole view. It deletes any other key
-// alone. The engine calls it, see redis.Client.EmptyBy.
-func (c *Projections) empty(ctx context.Context, keys []string) error {
+// repairWrongType repairs keys of the wrong type. If a key is a part of a user's view, it empties the whole view. It deletes any other key
+// alone. The engine calls it, see redis.Client.SetEmptyFunc.
+func (c *Projections) repairWrongType(ctx context.Context, keys []string) error {
 	var calls []redis.Call
 	known := map[string]bool{}
 	for _, key := range keys {
@@ -38,7 +38,7 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 	replies, err := c.Run(ctx, viewReset, calls)
 	for _, reply := range replies {
 		if err == nil {
-			err = redis.Unavailable(reply.Err)
+			err = redis.MapError(reply.Err)
 		}
 	}
 	return err
@@ -51,7 +51,7 @@ func userOfViewKey(key string) (user services.UserID, ok bool) {
 	text, part, closed := strings.Cut(text, "}:")
 	number, err := strconv.ParseUint(text, 10, 32)
 	user = services.UserID(number)
-	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leases, part)
+	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leaseParts, part)
 }
 
 // viewReset is the script of Reset and empty.
@@ -60,8 +60,8 @@ var viewReset = loadScript("view_reset")
 // resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.
 const resetLifetime = time.Hour
 
-// allKeys are the keys of a user's view, in the order in which the scripts that delete the view take them.
-func allKeys(user services.UserID) []string {
+// viewAndOnlineKeys are the keys of a user's view and onlineKey, in the order in which the scripts that delete the view take them.
+func viewAndOnlineKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
@@ -69,7 +69,7 @@ func allKeys(user services.UserID) []string {
 // type.
 func resetCall(user services.UserID) redis.Call {
 	return redis.Call{
-		Keys: allKeys(user),
+		Keys: viewAndOnlineKeys(user),
 		Args: []any{int64(resetLifetime / time.Second)},
 	}
 }
@@ -81,5 +81,5 @@ func (c *Projections) Reset(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	return redis.Unavailable(replies[0].Err)
+	return redis.MapError(replies[0].Err)
 }

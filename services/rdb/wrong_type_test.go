@@ -20,9 +20,9 @@ func (v view) operations() map[string]func(context.Context) error {
 		"two documents": func(ctx context.Context) error { _, err := v.c.Documents(ctx, both); return err },
 		"versions":      func(ctx context.Context) error { _, err := v.c.Versions(ctx, both); return err },
 		"a page":        func(ctx context.Context) error { _, err := v.c.Inbox(ctx, reader, 9, 9); return err },
-		"an author":     func(ctx context.Context) error { _, err := v.c.AuthorInInbox(ctx, reader, author); return err },
+		"an author":     func(ctx context.Context) error { _, err := v.c.AuthorPostsInInbox(ctx, reader, author); return err },
 		"pushes": func(ctx context.Context) error {
-			_, err := v.c.AddToInboxes(ctx, 9, []Add{{Reader: other}, {Reader: reader}})
+			_, err := v.c.AddToInboxes(ctx, 9, []InboxPost{{Reader: other}, {Reader: reader}})
 			return err
 		},
 		"a mark":    func(ctx context.Context) error { _, err := v.c.MarkFeedSeen(ctx, reader, 3); return err },
@@ -40,7 +40,7 @@ func (v view) operations() map[string]func(context.Context) error {
 		"a loss":        func(ctx context.Context) error { return v.c.MarkLost(ctx, both, []uint64{1, 1}) },
 		"a visit":       func(ctx context.Context) error { return v.c.MarkActive(ctx, both, 20_000, time.Hour) },
 		"presence":      func(ctx context.Context) error { return v.c.Enter(ctx, both, time.Minute) },
-		"who is there":  func(ctx context.Context) error { _, err := v.c.Watched(ctx, both); return err },
+		"who is there":  func(ctx context.Context) error { _, err := v.c.WatchedOf(ctx, both); return err },
 		"the end of it": func(ctx context.Context) error { return v.c.Leave(ctx, both) },
 		"a rebuild": func(ctx context.Context) error {
 			_, err := v.c.BeginRebuild(ctx, both, RebuildMode{Visit: true})
@@ -55,15 +55,15 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range v.operations() {
 			for _, key := range []string{DocumentKey(reader), inboxKey(reader), conversationsKey(reader), onlineKey(reader)} {
-				v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
-				v.build(FeedFacts{Entries: posts(1, 3, counted)})
+				v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
+				v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 				shown := v.document().N
 				v.retype(key)
 				if err := act(v.Context()); err != nil {
 					v.Errorf("%s, %s of text: %v", name, key, err)
 				}
 				v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
-				v.want(name+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), redis.Applied, "3", posts(1, 3, counted)...)
+				v.want(name+", rebuilt", v.build(FeedFacts{Entries: makeEntries(1, 3, counted)}), redis.Applied, "3", makeEntries(1, 3, counted)...)
 				if got := v.document(); !got.Ready || got.N <= shown {
 					v.Errorf("%s, %s of text: version %d was shown, and then %+v", name, key, shown, got)
 				}
@@ -78,7 +78,7 @@ func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 		for name, act := range map[string]func(context.Context) error{
 			inboxKey(reader): v.operations()["pushes"], conversationsKey(reader): v.operations()["a state"], DocumentKey(reader): v.operations()["versions"],
 		} {
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			v.retype(name)
 			v.must(act(v.Context()))
 			if got := v.snapshot(); got.Wholeness != Partial {
@@ -98,15 +98,15 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			"a sum":            func() { v.set("Cu", "x") },
 			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			spoil()
 			for _, name := range []string{"a state", "a register", "a rebuild"} {
 				if err := v.operations()[name](v.Context()); err != nil {
 					v.Errorf("%s is broken, %s: %v", what, name, err)
 				}
 			}
-			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
 			result, _, err := v.c.PutMemberships(v.Context(), []services.Membership{{User: reader, Conversation: 3, Head: 9, Version: 7}})
 			if got := v.document(); err != nil || result[0].Status != redis.Applied || !got.Ready || got.Conversations.Unread != 9 {
 				v.Errorf("%s was broken, and is rebuilt: %v, %+v, %+v", what, err, result, got)
@@ -119,7 +119,7 @@ func TestCopiesOfAnotherTypeAreMissing(t *testing.T) {
 	eachView(t, func(v view) {
 		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{Number: reader, Key: "k", UpdatedAt: time.Now()}
 		list := func(key string) {
-			v.lose(key)
+			v.deleteKeys(key)
 			v.must(v.c.Commands().RPush(v.Context(), key, "text").Err())
 		}
 		for range 2 {
@@ -152,15 +152,15 @@ func TestRepairsCostTwoRoundTrips(t *testing.T) {
 }
 
 // If the view cannot be emptied either, that error is returned: its code says whether a retry may help.
-func TestAKeyThatCannotBeEmptied(t *testing.T) {
+func TestErrorsOfEmptyingAKeyAreReturned(t *testing.T) {
 	eachView(t, func(v view) {
 		v.retype(DocumentKey(reader))
 		ended, cancel := context.WithCancel(v.Context())
 		cancel()
-		if err := v.c.empty(ended, []string{DocumentKey(reader)}); !services.IsUnavailable(err) {
+		if err := v.c.repairWrongType(ended, []string{DocumentKey(reader)}); !services.IsUnavailable(err) {
 			v.Errorf("%v, want UNAVAILABLE", err)
 		}
-		if err := v.c.empty(ended, []string{postKey(3)}); !services.IsUnavailable(err) {
+		if err := v.c.repairWrongType(ended, []string{postKey(3)}); !services.IsUnavailable(err) {
 			v.Errorf("a copy: %v, want UNAVAILABLE", err)
 		}
 	})

@@ -28,7 +28,7 @@ func newShared(client redis.UniversalClient, readGuard *guard, within time.Durat
 	}
 	// An address, and no name: the library asks the name server for a name at once.
 	facade := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
-	facade.AddHook(sharedHook{client: client, batches: batches, readGuard: readGuard, longest: 2 * within})
+	facade.AddHook(sharedHook{client: client, batches: batches, readGuard: readGuard, maxWait: 2 * within})
 	return facade, nil
 }
 
@@ -37,7 +37,7 @@ type sharedHook struct {
 	client    redis.UniversalClient
 	batches   *redis.AutoPipeliner
 	readGuard *guard        // nil: no guard, see newShared
-	longest   time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
+	maxWait   time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
 }
 
 // DialHook refuses to dial: every call is answered by the hooks below, so nothing should ever need a connection.
@@ -58,13 +58,13 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return gobreaker.ErrOpenState
 		}
 		// Two batches may pass until the answer: the one before, and its own.
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < h.longest {
-			return h.client.Process(ctx, read{once{cmd}})
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < h.maxWait {
+			return h.client.Process(ctx, readingCmd{onceCmd{cmd}})
 		}
 		// The batch runs in a context of its own, so the round trip and its span are noted here.
 		countRoundTrip(ctx)
 		ctx, span := trace.Start(ctx, "redis", "shared read")
-		err := h.batches.Process(ctx, read{once{cmd}})
+		err := h.batches.Process(ctx, readingCmd{onceCmd{cmd}})
 		endSpan(span, err)
 		return err
 	}

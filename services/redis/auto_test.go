@@ -15,7 +15,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-func TestSharedReadsAnswerEachItsOwn(t *testing.T) {
+func TestEachSharedReadGetsItsOwnAnswer(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		const keys = 50
@@ -69,7 +69,7 @@ func TestSharedReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 	})
 }
 
-func TestSharedReadsAreFewerWrites(t *testing.T) {
+func TestConcurrentSharedReadsAreBatched(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	sent := &sentCounter{}
@@ -122,7 +122,7 @@ func (s *sentCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	return func(ctx context.Context, cmds []redis.Cmder) error { s.countSent(cmds[0]); return next(ctx, cmds) }
 }
 
-func TestASharedReadEndsWithoutADeadlineToo(t *testing.T) {
+func TestASharedReadTimesOutWithoutADeadline(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	proxy.BlackHole(true)
@@ -130,7 +130,7 @@ func TestASharedReadEndsWithoutADeadlineToo(t *testing.T) {
 	ended := make(chan struct{})
 	for range 8 {
 		readers.Go(func() {
-			if err := Unavailable(c.Shared().Get(t.Context(), "k").Err()); !services.IsUnavailable(err) {
+			if err := MapError(c.Shared().Get(t.Context(), "k").Err()); !services.IsUnavailable(err) {
 				t.Errorf("in a black hole: %v, want UNAVAILABLE", err)
 			}
 		})

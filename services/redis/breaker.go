@@ -16,7 +16,7 @@ import (
 // that a dead one costs two calls a second.
 const (
 	breakerFailures = 10                     // in a row; after that calls fail without being tried
-	breakerOpen     = 500 * time.Millisecond // then one call is tried again
+	breakerOpenTime = 500 * time.Millisecond // then one call is tried again
 )
 
 // breaker limits the calls of one Redis server: after 10 calls in a row without an answer it refuses all calls for 500 ms, then
@@ -33,7 +33,7 @@ type breaker struct {
 func newBreaker(addr string, log *slog.Logger) *breaker {
 	return &breaker{steps: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         addr,
-		Timeout:      breakerOpen,
+		Timeout:      breakerOpenTime,
 		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= breakerFailures },
 		IsSuccessful: func(err error) bool { return !isOutage(err) },
 		IsExcluded:   saysNothing,

@@ -78,7 +78,7 @@ func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
 
 // While the server is dead the breaker opens. After its restart every way of sending works again within two seconds, and the log tells
 // of both.
-func TestKilledAndStartedAgain(t *testing.T) {
+func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 	server := redistest.NewServer(t)
 	test := func(t *testing.T, call func(context.Context, *Client) error) {
 		var log redistest.Recorder
@@ -107,14 +107,14 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	t.Run("shared", func(t *testing.T) {
 		test(t, func(ctx context.Context, c *Client) error {
 			if err := c.Shared().Get(ctx, "key").Err(); err != redis.Nil {
-				return Unavailable(err)
+				return MapError(err)
 			}
 			return nil
 		})
 	})
 	t.Run("script", func(t *testing.T) {
 		test(t, func(ctx context.Context, c *Client) error {
-			replies, err := c.Run(ctx, memberScript, members(1001, 1))
+			replies, err := c.Run(ctx, memberScript, memberCalls(1001, 1))
 			if len(replies) != 1001 {
 				t.Fatalf("%d replies, want one for each call", len(replies))
 			}
@@ -131,7 +131,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
 	c := connect(t, Options{URL: url})
-	keys := members(60, 60)
+	keys := memberCalls(60, 60)
 	all := func() error {
 		replies, err := c.Run(t.Context(), memberScript, keys)
 		for _, r := range replies {
@@ -198,9 +198,9 @@ func countUnavailable(replies []Reply) (n int) {
 func TestADeadlineIsKeptInABlackHole(t *testing.T) {
 	server := redistest.NewServer(t)
 	for name, call := range map[string]func(context.Context, *Client) error{
-		"command":  func(ctx context.Context, c *Client) error { return Unavailable(c.Commands().Get(ctx, "key").Err()) },
+		"command":  func(ctx context.Context, c *Client) error { return MapError(c.Commands().Get(ctx, "key").Err()) },
 		"pipeline": ask,
-		"shared":   func(ctx context.Context, c *Client) error { return Unavailable(c.Shared().Get(ctx, "key").Err()) },
+		"shared":   func(ctx context.Context, c *Client) error { return MapError(c.Shared().Get(ctx, "key").Err()) },
 		"script": func(ctx context.Context, c *Client) error {
 			_, err := c.Run(ctx, setScript, []Call{{Keys: []string{"k"}, Args: []any{1}}})
 			return err
@@ -258,7 +258,7 @@ func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
 	for range 20 {
 		proxy.DropReplies(1)
 		if err := c.Commands().Incr(t.Context(), "n").Err(); err != nil {
-			if !services.IsUnavailable(Unavailable(err)) {
+			if !services.IsUnavailable(MapError(err)) {
 				t.Fatalf("%v, want UNAVAILABLE", err)
 			}
 			failed++
@@ -284,12 +284,12 @@ func TestTheSentinelsMasterHasABreaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	master.Kill()
-	replies, err := c.Run(t.Context(), memberScript, members(1, 1))
+	replies, err := c.Run(t.Context(), memberScript, memberCalls(1, 1))
 	if !services.IsUnavailable(err) || len(replies) != 1 {
 		t.Errorf("without a master: %v, %v, want UNAVAILABLE", replies, err)
 	}
 	eventually.Succeeds(t, 20*time.Second, "the replica takes over", func() error {
-		_, err := c.Run(t.Context(), memberScript, members(1, 1))
+		_, err := c.Run(t.Context(), memberScript, memberCalls(1, 1))
 		return err
 	})
 }

@@ -18,26 +18,26 @@ type Listpack struct {
 	Least     int    // in the setting's own unit
 }
 
-// compactness is the settings that a package needs, and the warning about the cost without them.
-type compactness struct {
+// listpackSettings are the settings that a package needs, and the warning about the cost without them.
+type listpackSettings struct {
 	settings []Listpack
 	warning  string
 }
 
-// compacts are the registered settings.
-var compacts []compactness
+// registeredListpacks are the registered settings.
+var registeredListpacks []listpackSettings
 
-// KeepCompact makes every Client raise settings to at least the needed values. It logs warning if a Redis does not allow that.
+// RegisterListpacks makes every Client raise settings to at least the needed values. It logs warning if a Redis does not allow that.
 // Call it at the initialisation of packages, before the first Client.
-func KeepCompact(warning string, settings ...Listpack) {
-	compacts = append(compacts, compactness{settings, warning})
+func RegisterListpacks(warning string, settings ...Listpack) {
+	registeredListpacks = append(registeredListpacks, listpackSettings{settings, warning})
 }
 
-// compactSettings are the configuration lines for the private server, with the old names: every version of redis-server takes the
+// listpackLines are the configuration lines for the private server, with the old names: every version of redis-server takes the
 // old names.
-func compactSettings() string {
+func listpackLines() string {
 	var lines strings.Builder
-	for _, need := range compacts {
+	for _, need := range registeredListpacks {
 		for _, setting := range need.settings {
 			fmt.Fprintf(&lines, "%s %d\n", setting.Old, setting.Least)
 		}
@@ -45,14 +45,14 @@ func compactSettings() string {
 	return lines.String()
 }
 
-// raiseCompact keeps collections compact on a Redis that this process did not start. A Redis that does not allow this still
+// raiseListpacks keeps collections compact on a Redis that this process did not start. A Redis that does not allow this still
 // works, but takes more memory: this is a warning and no error.
-func (c *Client) raiseCompact(ctx context.Context) {
+func (c *Client) raiseListpacks(ctx context.Context) {
 	// A private server has the settings from its start, and the embedded one has no listpacks.
 	if c.local != nil {
 		return
 	}
-	for _, need := range compacts {
+	for _, need := range registeredListpacks {
 		// Every master gets all settings, even if it refuses one of them.
 		err := c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 			var errs []error
@@ -62,8 +62,8 @@ func (c *Client) raiseCompact(ctx context.Context) {
 			return errors.Join(errs...)
 		})
 		// A Redis that does not answer is asked again when its scripts are loaded.
-		if err != nil && !services.IsUnavailable(Unavailable(err)) {
-			c.costly.Do(func() { c.log.Warn(need.warning, "error", err) })
+		if err != nil && !services.IsUnavailable(MapError(err)) {
+			c.warnMemoryCost.Do(func() { c.log.Warn(need.warning, "error", err) })
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestTimePassesInTheEmbeddedRedis(t *testing.T) {
 	}
 }
 
-func TestTheEmbeddedRedisIsForThisProcess(t *testing.T) {
+func TestTheEmbeddedRedisRefusesOtherPrograms(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	server := c.local.(*embeddedServer)
 	if host, _, err := net.SplitHostPort(server.addr); host != "127.0.0.1" || err != nil {

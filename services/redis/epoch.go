@@ -46,9 +46,9 @@ type epoch struct {
 	lineages map[string]lineage // master's address -> its last answer
 	verified time.Time          // when learnAll last had the answers of all masters
 
-	// text is the epoch that fold has computed last, read without the lock by every read of a document. nil: no master was asked yet.
-	text  atomic.Pointer[string]
-	blind sync.Once // logs once that Redis does not report its lineage
+	// text is the epoch that computeEpoch has computed last, read without the lock by every read of a document. nil: no master was asked yet.
+	text          atomic.Pointer[string]
+	warnNoLineage sync.Once // logs once that Redis does not report its lineage
 }
 
 // lineage is a master's answer. The answer to an earlier question never replaces the answer to a later one: it may come from a
@@ -87,7 +87,7 @@ func (e *epoch) learn(addr, id string, question uint64) {
 		e.lineages = map[string]lineage{}
 	}
 	e.lineages[addr] = lineage{id, question}
-	e.fold()
+	e.computeEpoch()
 }
 
 // learnAll records the answers of all masters and forgets servers that are no longer masters.
@@ -104,11 +104,11 @@ func (e *epoch) learnAll(ids map[string]string, question uint64) {
 	}
 	e.lineages = next
 	e.verified = time.Now()
-	e.fold()
+	e.computeEpoch()
 }
 
-// fold computes the epoch from the lineages, whatever their order. The lock is held.
-func (e *epoch) fold() {
+// computeEpoch computes the epoch from the lineages, whatever their order. The lock is held.
+func (e *epoch) computeEpoch() {
 	ids := make([]string, 0, len(e.lineages))
 	for _, lineage := range e.lineages {
 		ids = append(ids, lineage.id)
@@ -128,9 +128,9 @@ func (e *epoch) fresh() bool {
 	return time.Since(e.verified) < epochTrust
 }
 
-// greet asks a server for its lineage when a connection is made, before anything is read through it. An error fails the
+// askLineage asks a server for its lineage when a connection is made, before anything is read through it. An error fails the
 // connection, and so the call that needed it.
-func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
+func (c *Client) askLineage(addr string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, connection *redis.Conn) error {
 		question := c.epoch.nextQuestion()
 		id, err := c.lineageOf(connection.Info(uncounted(ctx), infoSection))
@@ -159,7 +159,7 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 		id, _, _ = strings.Cut(rest, "\r\n")
 		return id, nil
 	}
-	c.epoch.blind.Do(func() {
+	c.epoch.warnNoLineage.Do(func() {
 		c.log.Warn("this Redis does not answer INFO replication: a restart that lost writes goes unnoticed", "error", err)
 	})
 	return noLineage, nil
@@ -187,7 +187,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 	if err == nil && whole {
 		c.epoch.learnAll(ids, question)
 	}
-	return Unavailable(err)
+	return MapError(err)
 }
 
 // AddrOf is the address of a master, "" if there is only one.

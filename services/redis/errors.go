@@ -20,9 +20,9 @@ var notNowPrefixes = []string{
 	"max number of clients reached",
 }
 
-// Unavailable maps an error to its code: UNAVAILABLE if Redis did not answer or cannot serve now, also if the caller's time was
+// MapError maps an error to its code: UNAVAILABLE if Redis did not answer or cannot serve now, also if the caller's time was
 // up. Any other error is returned unchanged, nil as nil.
-func Unavailable(err error) error {
+func MapError(err error) error {
 	switch {
 	case err == nil:
 		return nil

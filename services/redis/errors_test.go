@@ -72,7 +72,7 @@ func TestClassificationOfErrors(t *testing.T) {
 		{"any other", errors.New("something"), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			mapped := Unavailable(test.err)
+			mapped := MapError(test.err)
 			if services.IsUnavailable(mapped) != test.unavailable {
 				t.Errorf("unavailable(%v) = %v, code %s", test.err, mapped, services.CodeOf(mapped))
 			}
@@ -82,7 +82,7 @@ func TestClassificationOfErrors(t *testing.T) {
 			if !test.unavailable && mapped != test.err {
 				t.Errorf("changed to %v", mapped)
 			}
-			if again := Unavailable(mapped); again != mapped {
+			if again := MapError(mapped); again != mapped {
 				t.Errorf("mapped twice: %v", again)
 			}
 			if counts := isOutage(test.err) && !saysNothing(test.err); counts != test.outage {
@@ -90,7 +90,7 @@ func TestClassificationOfErrors(t *testing.T) {
 			}
 		})
 	}
-	if err := Unavailable(nil); err != nil {
+	if err := MapError(nil); err != nil {
 		t.Errorf("unavailable(nil) = %v", err)
 	}
 }

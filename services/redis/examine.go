@@ -80,7 +80,7 @@ func (x *examination) server(ctx context.Context, options Options) {
 		return
 	}
 	if err := c.EachMaster(ctx, x.master); err != nil {
-		x.add(services.Failure, Unavailable(err).Error(), "Give the user of the URL the right to INFO and TIME.")
+		x.add(services.Failure, MapError(err).Error(), "Give the user of the URL the right to INFO and TIME.")
 		return
 	}
 	if err := c.CheckWrites(ctx); err != nil {

@@ -15,7 +15,7 @@ const Absent = "\x00absent"
 // Fields are the names of fields to read from many hashes. If they are most of the fields that a hash has, a read asks for the
 // whole hash. That takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
 type Fields struct {
-	commands
+	commandPool
 	names  []string
 	places map[string]int // by name; nil: the names are few, and Redis looks up each
 }
@@ -43,9 +43,9 @@ func NewFewFields(names []string) *Fields {
 	return f
 }
 
-// OneField makes a read of one field, to be used once.
-func OneField(name string) *Fields {
-	return &Fields{commands: commands{args: []any{"HMGET", "", name}}, names: []string{name}}
+// NewOneField makes a read of one field, to be used once.
+func NewOneField(name string) *Fields {
+	return &Fields{commandPool: commandPool{args: []any{"HMGET", "", name}}, names: []string{name}}
 }
 
 // ReadFields reads fields of one hash, in their order, with Absent for a field that the hash does not have. Concurrent reads
@@ -54,7 +54,7 @@ func OneField(name string) *Fields {
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
 	if c.fields == nil && fields.places == nil {
 		values, err := c.shared.HMGet(ctx, key, fields.names...).Result()
-		return Texts(into, values), err
+		return AppendTexts(into, values), err
 	}
 	if c.fields == nil {
 		values, err := c.shared.HGetAll(ctx, key).Result()
@@ -71,7 +71,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 	return fields.parse(into, reply)
 }
 
-// queue and texts are the methods of Prepared for a cluster.
+// queue and texts are the methods of PreparedRead for a cluster.
 func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 	if f.places == nil {
 		p.HMGet(ctx, key, f.names...)
@@ -86,13 +86,13 @@ func (f *Fields) texts(into []string, answer Cmder) []string {
 	case *redis.MapStringStringCmd:
 		into = f.ordered(into, answer.Val())
 	case *redis.SliceCmd:
-		into = Texts(into, answer.Val())
+		into = AppendTexts(into, answer.Val())
 	}
 	return into
 }
 
-// Texts appends the values of HMGET, with Absent for a field that the hash does not have.
-func Texts(into []string, values []any) []string {
+// AppendTexts appends the values of HMGET, with Absent for a field that the hash does not have.
+func AppendTexts(into []string, values []any) []string {
 	for _, value := range values {
 		text, present := value.(string)
 		if !present {
@@ -135,7 +135,7 @@ func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 
 // parseValues reads the reply to HMGET in either protocol: a value or nothing for each name.
 func (f *Fields) parseValues(into []string, rest string) (texts []string, whole bool) {
-	count, rest, ok := replyLine(rest, '*')
+	count, rest, ok := parseLengthLine(rest, '*')
 	if !ok || count != len(f.names) {
 		return into, false
 	}
@@ -145,7 +145,7 @@ func (f *Fields) parseValues(into []string, rest string) (texts []string, whole 
 			rest = absent
 		} else if absent, found := strings.CutPrefix(rest, "_\r\n"); found {
 			rest = absent
-		} else if value, rest, ok = replyBulk(rest); !ok {
+		} else if value, rest, ok = parseBulk(rest); !ok {
 			return into, false
 		}
 		into = append(into, value)
@@ -155,9 +155,9 @@ func (f *Fields) parseValues(into []string, rest string) (texts []string, whole 
 
 // parseHash reads the reply to HGETALL in either protocol: names and values in turns.
 func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bool) {
-	pairs, rest, ok := replyLine(rest, '%')
+	pairs, rest, ok := parseLengthLine(rest, '%')
 	if !ok {
-		pairs, rest, ok = replyLine(rest, '*')
+		pairs, rest, ok = parseLengthLine(rest, '*')
 		ok = ok && pairs%2 == 0
 		pairs /= 2
 	}
@@ -172,8 +172,8 @@ func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bo
 	next := 0
 	for range pairs {
 		var name, value string
-		if name, rest, ok = replyBulk(rest); ok {
-			value, rest, ok = replyBulk(rest)
+		if name, rest, ok = parseBulk(rest); ok {
+			value, rest, ok = parseBulk(rest)
 		}
 		if !ok {
 			return into, false
@@ -194,9 +194,9 @@ func wrongReply(reply []byte) error {
 	return fmt.Errorf("redis: unexpected reply to a read of a key: %d bytes", len(reply))
 }
 
-// replyBulk reads a text of a known length, without a copy.
-func replyBulk(text string) (bulk, rest string, ok bool) {
-	length, rest, ok := replyLine(text, '$')
+// parseBulk reads a text of a known length, without a copy.
+func parseBulk(text string) (bulk, rest string, ok bool) {
+	length, rest, ok := parseLengthLine(text, '$')
 	if !ok || length < 0 || len(rest) < length+len("\r\n") {
 		return "", text, false
 	}
@@ -206,14 +206,14 @@ func replyBulk(text string) (bulk, rest string, ok bool) {
 // refusedRead is an error that Redis answered. The library leaves these replies unread, so it does not find the error itself.
 type refusedRead string
 
-// Error is the refusal as Redis sent it, with its prefix: IsWrongType and Unavailable look into it.
+// Error is the refusal as Redis sent it, with its prefix: IsWrongType and MapError look into it.
 func (e refusedRead) Error() string { return string(e) }
 
 // RedisError marks the error as an answer of Redis.
 func (refusedRead) RedisError() {}
 
-// replyLine reads a line that gives a length: its kind, digits and the end of the line.
-func replyLine(text string, kind byte) (length int, rest string, ok bool) {
+// parseLengthLine reads a line that gives a length: its kind, digits and the end of the line.
+func parseLengthLine(text string, kind byte) (length int, rest string, ok bool) {
 	for end := 1; end+1 < len(text) && text[0] == kind; end++ {
 		if text[end] == '\r' {
 			length, err := strconv.Atoi(text[1:end])

@@ -15,22 +15,22 @@ import (
 const (
 	// With two batches the server works on one while the answers to the other are read. 256 reads of a document are
 	// about 100 KB of answers.
-	fieldBatches   = 2   // that may be under way at a time
-	fieldBatchSize = 256 // the most reads of a batch
+	maxFieldBatches = 2   // that may be under way at a time
+	fieldBatchSize  = 256 // the most reads of a batch
 )
 
-// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than fieldBatches
+// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than maxFieldBatches
 // under way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
 // together with the reads that wait by then. So the slower the server, the larger the batches.
 type fieldReads struct {
 	client    redis.UniversalClient
 	readGuard *guard          // nil: no guard
-	longest   time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
+	maxWait   time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
 	ctx       context.Context // of the batches
 
-	mu      sync.Mutex
-	waiting []*fieldRead // empty unless all batches are under way
-	leading int          // batches under way
+	mu              sync.Mutex
+	waiting         []*fieldRead // empty unless all batches are under way
+	batchesUnderWay int          // at most maxFieldBatches
 }
 
 // fieldRead is one read. While it waits in fieldReads.waiting, its goroutine waits for signal.
@@ -41,7 +41,7 @@ type fieldRead struct {
 
 // newFieldReads makes the batches of a client; within is the time that a batch may take.
 func newFieldReads(client redis.UniversalClient, readGuard *guard, within time.Duration) *fieldReads {
-	return &fieldReads{client: client, readGuard: readGuard, longest: 2 * within, ctx: Reading(context.Background())}
+	return &fieldReads{client: client, readGuard: readGuard, maxWait: 2 * within, ctx: WithReading(context.Background())}
 }
 
 // process sends a command: in a batch if the caller's deadline leaves time for two batches, the one before it and its own; otherwise
@@ -55,8 +55,8 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 		return gobreaker.ErrOpenState
 	}
 	// A read without time for two batches is sent alone with its own deadline. A batch does not end at the deadline of one caller.
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.longest {
-		return r.client.Process(ctx, read{once{one.command}})
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.maxWait {
+		return r.client.Process(ctx, readingCmd{onceCmd{one.command}})
 	}
 	countRoundTrip(ctx)
 	_, span := trace.Start(ctx, "redis", "shared read")
@@ -69,8 +69,8 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 // join waits until the read is answered, and leads a batch if it is its turn.
 func (r *fieldReads) join(one *fieldRead) {
 	r.mu.Lock()
-	if r.leading < fieldBatches {
-		r.leading++
+	if r.batchesUnderWay < maxFieldBatches {
+		r.batchesUnderWay++
 	} else {
 		r.waiting = append(r.waiting, one)
 		r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *fieldReads) join(one *fieldRead) {
 	// This read leads a batch of itself and of the waiting reads, of which the reads that have waited longest come first.
 	others := min(len(r.waiting), fieldBatchSize-1)
 	batch := append(append(room[:0], one), r.waiting[:others]...)
-	r.forget(others)
+	r.dropWaiting(others)
 	r.mu.Unlock()
 	// The call is deferred, because after a panic in a hook the other reads must not wait for ever.
 	defer r.finish(batch, one)
@@ -103,11 +103,11 @@ func (r *fieldReads) send(batch []*fieldRead) {
 func (r *fieldReads) finish(batch []*fieldRead, leader *fieldRead) {
 	r.mu.Lock()
 	if len(r.waiting) > 0 {
-		// The next batch takes the place of the ended one, so leading stays as it is.
+		// The next batch takes the place of the ended one, so batchesUnderWay stays as it is.
 		r.waiting[0].signal <- true
-		r.forget(1)
+		r.dropWaiting(1)
 	} else {
-		r.leading--
+		r.batchesUnderWay--
 	}
 	r.mu.Unlock()
 	for _, one := range batch {
@@ -117,8 +117,8 @@ func (r *fieldReads) finish(batch []*fieldRead, leader *fieldRead) {
 	}
 }
 
-// forget removes the first count waiting reads. The lock is held.
-func (r *fieldReads) forget(count int) {
+// dropWaiting removes the first count waiting reads. The lock is held.
+func (r *fieldReads) dropWaiting(count int) {
 	left := copy(r.waiting, r.waiting[count:])
 	// The array is kept for the next reads, without pointers to the answered reads.
 	clear(r.waiting[left:])

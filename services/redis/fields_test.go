@@ -16,7 +16,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-func TestFieldReadsAnswerEachItsOwn(t *testing.T) {
+func TestEachFieldReadGetsItsOwnAnswer(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		fields := NewFields([]string{"a", "none", "b"})
@@ -53,7 +53,7 @@ func TestFieldReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := c.ReadFields(t.Context(), "text", fields, nil)
-		if !redis.HasErrorPrefix(err, "WRONGTYPE") || !IsWrongType(err) || services.IsUnavailable(Unavailable(err)) {
+		if !redis.HasErrorPrefix(err, "WRONGTYPE") || !IsWrongType(err) || services.IsUnavailable(MapError(err)) {
 			t.Errorf("a wrong type: %v", err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
@@ -171,7 +171,7 @@ func refuseCommand(t *testing.T, c *Client, command string) error {
 	return set(t.Context(), "-")
 }
 
-func TestFieldReadsAreFewerWrites(t *testing.T) {
+func TestConcurrentFieldReadsAreBatched(t *testing.T) {
 	server := redistest.NewServer(t)
 	c, fields := connect(t, Options{URL: server.URL()}), NewFields([]string{"a"})
 	sent := &sentCounter{}
@@ -191,19 +191,19 @@ func TestFieldReadsAreFewerWrites(t *testing.T) {
 	if n := sent.count(); n >= readers*reads/2 {
 		t.Errorf("%d reads took %d writes: they do not share", readers*reads, n)
 	}
-	if c.fields.leading != 0 || len(c.fields.waiting) != 0 {
-		t.Errorf("afterwards %d batches are under way and %d reads wait", c.fields.leading, len(c.fields.waiting))
+	if c.fields.batchesUnderWay != 0 || len(c.fields.waiting) != 0 {
+		t.Errorf("afterwards %d batches are under way and %d reads wait", c.fields.batchesUnderWay, len(c.fields.waiting))
 	}
 }
 
-func TestFieldReadsEndWithoutADeadlineToo(t *testing.T) {
+func TestFieldReadsTimeOutWithoutADeadline(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c, fields := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond}), NewFields([]string{"a"})
 	proxy.BlackHole(true)
 	var readers sync.WaitGroup
 	for range 8 {
 		readers.Go(func() {
-			if _, err := c.ReadFields(t.Context(), "k", fields, nil); !services.IsUnavailable(Unavailable(err)) {
+			if _, err := c.ReadFields(t.Context(), "k", fields, nil); !services.IsUnavailable(MapError(err)) {
 				t.Errorf("in a black hole: %v, want UNAVAILABLE", err)
 			}
 		})
@@ -222,7 +222,7 @@ func TestFieldReadsOutliveAPanic(t *testing.T) {
 	c, fields := connect(t, Options{URL: redistest.NewServer(t).URL()}), NewFields([]string{"a"})
 	broken := &panicking{}
 	c.redis.AddHook(broken)
-	for range 3 * fieldBatches {
+	for range 3 * maxFieldBatches {
 		broken.on = true
 		func() {
 			defer func() {
@@ -314,7 +314,7 @@ func TestRepliesThatAreNotHashes(t *testing.T) {
 			t.Errorf("%q is read as %q", reply, got)
 		}
 	}
-	if _, err := fields.parse(nil, []byte("-LOADING Redis is loading\r\n")); !services.IsUnavailable(Unavailable(err)) || err.Error() != "LOADING Redis is loading" {
+	if _, err := fields.parse(nil, []byte("-LOADING Redis is loading\r\n")); !services.IsUnavailable(MapError(err)) || err.Error() != "LOADING Redis is loading" {
 		t.Errorf("a refusal: %v", err)
 	}
 }

@@ -15,15 +15,15 @@ import (
 const (
 	// guardPause is the pause after the first time-out: a short stall must not send every reader to SQL for long.
 	guardPause     = 100 * time.Millisecond
-	guardLongPause = breakerOpen // after a probe that timed out too: the server hangs
+	guardLongPause = breakerOpenTime // after a probe that timed out too: the server hangs
 )
 
 // guard keeps readers from waiting for a server that hangs. They can read from SQL instead, so one time-out is enough for them,
 // while writers continue until the breaker opens. After a time-out reads fail at once for a pause, then one of them probes the
 // server while the others still fail. It is safe for concurrent use.
 type guard struct {
-	within time.Duration    // the longest wait of a read
-	now    func() time.Time // monotonic: the machine's clock and not the node's
+	maxWait time.Duration    // the longest wait of a read
+	now     func() time.Time // monotonic: the machine's clock and not the node's
 
 	mu      sync.Mutex
 	tripped bool // a read timed out, and no probe was answered since
@@ -33,7 +33,7 @@ type guard struct {
 }
 
 // newGuard makes a guard that lets every read through until the first time-out.
-func newGuard(within time.Duration) *guard { return &guard{within: within, now: time.Now} }
+func newGuard(within time.Duration) *guard { return &guard{maxWait: within, now: time.Now} }
 
 // refuses reports whether a read that began now would be refused. A nil guard refuses nothing.
 func (g *guard) refuses() bool {
@@ -86,20 +86,22 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	}
 }
 
-// readingKey is the context key of Reading.
+// readingKey is the context key of WithReading.
 type readingKey struct{}
 
-// Reading marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go
+// WithReading marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go
 // to SQL.
-func Reading(ctx context.Context) context.Context { return context.WithValue(ctx, readingKey{}, true) }
+func WithReading(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readingKey{}, true)
+}
 
-// read marks a command as Reading marks a context. A batch has one context for the commands of many callers, so each command has a
+// readingCmd marks a command as WithReading marks a context. A batch has one context for the commands of many callers, so each command has a
 // mark of its own.
-type read struct{ once }
+type readingCmd struct{ onceCmd }
 
 // isReading reports whether a call is a reader's, by its command or by its context.
 func isReading(ctx context.Context, cmd redis.Cmder) bool {
-	if _, ok := cmd.(read); ok {
+	if _, ok := cmd.(readingCmd); ok {
 		return true
 	}
 	marked, _ := ctx.Value(readingKey{}).(bool)
@@ -157,7 +159,7 @@ func (h guardHook) run(ctx context.Context, send func(context.Context) error) er
 	}
 	own := false // the caller has less time than the guard allows
 	if deadline, ok := ctx.Deadline(); ok {
-		own = time.Until(deadline) < h.within
+		own = time.Until(deadline) < h.maxWait
 	}
 	ended := false
 	defer func() {
@@ -165,7 +167,7 @@ func (h guardHook) run(ctx context.Context, send func(context.Context) error) er
 			h.end(probe, false, false)
 		}
 	}()
-	bounded, cancel := context.WithTimeout(context.WithValue(ctx, readingKey{}, false), h.within)
+	bounded, cancel := context.WithTimeout(context.WithValue(ctx, readingKey{}, false), h.maxWait)
 	defer cancel()
 	err = send(bounded)
 	ended = true

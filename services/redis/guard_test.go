@@ -74,15 +74,15 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 	user := services.UserID(1)
 	for name, ask := range map[string]func(ctx context.Context, c *Client) error{
 		"shared": func(ctx context.Context, c *Client) error {
-			return Unavailable(c.Shared().HMGet(ctx, UserKey(user, ":b"), "st").Err())
+			return MapError(c.Shared().HMGet(ctx, UserKey(user, ":b"), "st").Err())
 		},
 		"pipeline": func(ctx context.Context, c *Client) error {
-			ctx = Reading(ctx)
+			ctx = WithReading(ctx)
 			_, err := c.Pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "a"); p.Get(ctx, "b") })
 			return err
 		},
 		"script": func(ctx context.Context, c *Client) error {
-			_, err := c.Run(Reading(ctx), setScript, []Call{{Keys: []string{"k"}, Args: []any{1}}})
+			_, err := c.Run(WithReading(ctx), setScript, []Call{{Keys: []string{"k"}, Args: []any{1}}})
 			return err
 		},
 	} {
@@ -123,7 +123,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 	var asking sync.WaitGroup
 	for i := range readers {
 		asking.Go(func() {
-			if err := Unavailable(c.Shared().Get(t.Context(), fmt.Sprint(i)).Err()); !services.IsUnavailable(err) {
+			if err := MapError(c.Shared().Get(t.Context(), fmt.Sprint(i)).Err()); !services.IsUnavailable(err) {
 				t.Errorf("%v, want UNAVAILABLE", err)
 			}
 		})
@@ -137,7 +137,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 // Writers continue until the breaker opens: a lost write has no substitute.
 func TestTheGuardIsForReadsAlone(t *testing.T) {
 	c, g, _, sent := openHung(t)
-	if err := Unavailable(c.Shared().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
+	if err := MapError(c.Shared().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
 		t.Fatalf("%v, refuses %v", err, g.refuses())
 	}
 	before := sent.count()
@@ -158,11 +158,11 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	proxy.BlackHole(true)
-	if err := Unavailable(c.Shared().Get(hurried, "a").Err()); !services.IsUnavailable(err) {
+	if err := MapError(c.Shared().Get(hurried, "a").Err()); !services.IsUnavailable(err) {
 		t.Errorf("a caller in a hurry: %v", err)
 	}
 	proxy.Reset()
-	marked := Reading(hurried)
+	marked := WithReading(hurried)
 	if _, err := c.Pipeline(marked, func(p redis.Pipeliner) { p.Get(marked, "a") }); !services.IsUnavailable(err) {
 		t.Errorf("a caller who has gone: %v", err)
 	}

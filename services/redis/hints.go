@@ -26,9 +26,9 @@ const (
 	hintPing    = time.Second
 	hintSilence = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
 	// After a lost connection the first pause is firstHintPause. Each failure doubles it, up to slowestHintPause.
-	firstHintPause   = 20 * time.Millisecond
-	slowestHintPause = 500 * time.Millisecond
-	channels         = 2 // of one connection: the node's own and the changelog's
+	firstHintPause        = 20 * time.Millisecond
+	slowestHintPause      = 500 * time.Millisecond
+	channelsPerConnection = 2 // the node's own and the changelog's
 )
 
 // Hint says that a user's document now has version N (microseconds, see Badges). It is not state: it may be lost, late or
@@ -158,22 +158,22 @@ func decodeHints(message string) ([]Hint, bool) {
 	return hints, true
 }
 
-// HintLog notifies the other nodes that the changelog has grown. It never waits: RunHints sends the hint, and merges several at
+// QueueLogHint queues a hint to other nodes that the changelog has grown. It never waits: RunHints sends the hint, and merges several at
 // once into one. Like every hint it may be lost.
-func (c *Client) HintLog() {
+func (c *Client) QueueLogHint() {
 	select {
-	case c.grown <- struct{}{}:
+	case c.logGrown <- struct{}{}:
 	default:
 	}
 }
 
-// runLogHints sends the hints of HintLog until ctx ends.
+// runLogHints sends the hints of QueueLogHint until ctx ends.
 func (c *Client) runLogHints(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.grown:
+		case <-c.logGrown:
 			if err := c.redis.Publish(ctx, logChannel, c.id).Err(); err != nil && ctx.Err() == nil {
 				c.log.Debug("the hint of new changelog entries was not published; other nodes find them without it", "error", err)
 			}
@@ -190,7 +190,7 @@ type HintReceiver struct {
 	Resync    func()                                // after every subscription, also the first: hints may have been lost before it
 }
 
-// RunHints receives the hints for this node, and sends the hints of HintLog, until ctx ends or the Client is closed, and then
+// RunHints receives the hints for this node, and sends the hints of QueueLogHint, until ctx ends or the Client is closed, and then
 // returns nil. It has a connection of its own and reconnects until Redis is back.
 func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -256,7 +256,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 		switch message := message.(type) {
 		case *redis.Subscription:
 			// Redis confirms each channel. After the last confirmation the connection receives everything.
-			if subscribed = message.Count == channels; subscribed {
+			if subscribed = message.Count == channelsPerConnection; subscribed {
 				receiver.Resync()
 			}
 		case *redis.Message:

@@ -132,7 +132,7 @@ func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
 			return l.grown
 		}
 		for turn := range 3 {
-			nodes[0].HintLog()
+			nodes[0].QueueLogHint()
 			for _, other := range nodes[1:] {
 				eventually.Succeeds(t, 10*time.Second, "the growth", func() error {
 					if got := grown(other); got != turn+1 {
@@ -148,7 +148,7 @@ func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
 	})
 }
 
-func TestHintsInOneProcess(t *testing.T) {
+func TestTheEmbeddedRedisDeliversHintsForAnyNode(t *testing.T) {
 	// The embedded Redis has one node: hints under any older node ID are delivered to it.
 	l := listen(t, Options{URL: "embedded", Node: "now"})
 	ctx, trips := WithRoundTrips(t.Context())
@@ -198,7 +198,7 @@ func TestCloseEndsTheHints(t *testing.T) {
 	}
 }
 
-func TestABatchBeyondOneMessage(t *testing.T) {
+func TestHintsBeyondOneMessageAllArrive(t *testing.T) {
 	url := redistest.Redis(t)
 	a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
 	hints := make([]Hint, 2*hintsPerMessage+1)
@@ -261,7 +261,7 @@ func TestASilentNetworkIsNoticed(t *testing.T) {
 	l.awaitResyncs(t, 2)
 }
 
-func TestMessagesThatNoHintsAre(t *testing.T) {
+func TestMessagesThatAreNoHintsAreLogged(t *testing.T) {
 	server := redistest.NewServer(t)
 	var log redistest.Recorder
 	l := listen(t, Options{URL: server.URL(), Node: "a", Log: log.Log()})

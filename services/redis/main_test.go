@@ -86,7 +86,7 @@ var (
 
 // init registers settings as an importing package does.
 func init() {
-	KeepCompact("full lists take four times the memory",
+	RegisterListpacks("full lists take four times the memory",
 		Listpack{Name: "zset-max-listpack-entries", Old: "zset-max-ziplist-entries", Least: 512},
 		Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 1200})
 }
@@ -103,8 +103,8 @@ var (
 	brokenScript = NewScript("broken", "return redis.error_reply('ERR no ' .. KEYS[1])")
 )
 
-// members are calls of memberScript: n of them, over as many keys as there are tags.
-func members(n, tags int) []Call {
+// memberCalls are calls of memberScript: n of them, over as many keys as there are tags.
+func memberCalls(n, tags int) []Call {
 	calls := make([]Call, n)
 	for i := range calls {
 		calls[i] = Call{Keys: []string{fmt.Sprintf("{u%d}:set", i%tags)}, Args: []any{i}}

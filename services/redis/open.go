@@ -38,20 +38,20 @@ type Client struct {
 	epoch     epoch
 	asking    singleflight.Group // joins concurrent questions for the epoch
 	refusals  refusals
-	empty     func(ctx context.Context, keys []string) error // see EmptyBy
+	empty     func(ctx context.Context, keys []string) error // see SetEmptyFunc
 
-	hints hintReceivers
-	grown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
-	local interface{ close() error } // the server that this Client runs, nil if it runs none
-	ctx   context.Context            // ends at Close
-	stop  context.CancelFunc         // ends ctx
+	hints    hintReceivers
+	logGrown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
+	local    interface{ close() error } // the server that this Client runs, nil if it runs none
+	ctx      context.Context            // ends at Close
+	stop     context.CancelFunc         // ends ctx
 	// closing is held to end ctx and to start work, so that no work begins which Close does not wait for.
 	closing           sync.Mutex
 	work              sync.WaitGroup // in the background; Close waits for it
 	loading           atomic.Bool    // one work of loadAgain is under way
 	awaitsFirstAnswer atomic.Bool    // Redis has not answered since Open and is still to be prepared
-	costly            sync.Once      // the warning about settings that cost memory
-	refused           sync.Once      // the warning that a late Redis has come and refuses this node
+	warnMemoryCost    sync.Once      // the warning about settings that cost memory
+	warnLateRefusal   sync.Once      // the warning that a late Redis has come and refuses this node
 }
 
 // debugOnly is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level debug: this
@@ -106,7 +106,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 // dial makes a Client of options with all their defaults, and starts the server that they ask for. It asks no other server yet. With
 // an error it returns the parts that it has made so far.
 func dial(ctx context.Context, options Options) (c *Client, at *target, err error) {
-	c = &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
+	c = &Client{id: options.Node, time: options.Clock, log: options.Log, logGrown: make(chan struct{}, 1)}
 	c.epoch.form = options.Form
 	// The Client outlives the context of Open: its work ends with Close.
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -163,7 +163,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	switch at.mode {
 	case modeCluster:
 		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) *redis.Client {
-			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.greet(node.Addr)
+			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.askLineage(node.Addr)
 			client := redis.NewClient(node)
 			client.AddHook(guardHook{newGuard(options.ReadTimeout / 2)})
 			return client
@@ -172,7 +172,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		client := redis.NewFailoverClient(options.sentinelOptions(at))
 		// The options for sentinels have no field for OnConnect, and would apply a limiter to the sentinels too. Both are set
 		// here: nothing has been dialled yet.
-		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.greet(onlyMaster)
+		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.askLineage(onlyMaster)
 		c.dials = &sentinelDials{client: client}
 		client.AddHook(c.dials)
 		c.redis = client
@@ -181,7 +181,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		c.redis = redis.NewClient(options.singleOptions(at.single, newBreaker(at.name(), c.log)))
 	default:
 		single := options.singleOptions(at.single, newBreaker(at.name(), c.log))
-		single.OnConnect = c.greet(onlyMaster)
+		single.OnConnect = c.askLineage(onlyMaster)
 		c.redis = redis.NewClient(single)
 	}
 	// On the embedded Redis readers wait for the whole read timeout: only its own scripts can make it slow, and SQL shares its
@@ -220,7 +220,7 @@ func (c *Client) prepare(ctx context.Context) error {
 	if err := c.loadScripts(ctx); err != nil {
 		return fmt.Errorf("load the scripts: %w", err)
 	}
-	c.raiseCompact(ctx)
+	c.raiseListpacks(ctx)
 	if err := c.CheckWrites(ctx); err != nil && !c.RefusesWrites() {
 		return err
 	}
@@ -237,7 +237,7 @@ func (c *Client) prepareLate(ctx context.Context) error {
 	// runs.
 	if err := c.prepare(ctx); err != nil {
 		if !services.IsUnavailable(err) {
-			c.refused.Do(func() {
+			c.warnLateRefusal.Do(func() {
 				c.log.Error("Redis refuses the user, password, database or rights of its URL", "error", err)
 			})
 		}
@@ -292,12 +292,12 @@ func (c *Client) EmptyOwn(ctx context.Context) (keys int64, err error) {
 	if keys, err = c.redis.DBSize(ctx).Result(); err == nil {
 		err = c.redis.FlushAll(ctx).Err()
 	}
-	return keys, Unavailable(err)
+	return keys, MapError(err)
 }
 
 // Ping asks every master for an answer. If one does not answer, the error is UNAVAILABLE.
 func (c *Client) Ping(ctx context.Context) error {
-	return Unavailable(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
+	return MapError(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
 }
 
 // StampSlack is how many microseconds to subtract from a time of another master's clock, so that a stamp is never later
@@ -310,7 +310,7 @@ func (c *Client) StampSlack() uint64 {
 	return 0
 }
 
-// Commands sends single commands. Map their errors with Unavailable.
+// Commands sends single commands. Map their errors with MapError.
 func (c *Client) Commands() redis.UniversalClient { return c.redis }
 
 // Node is this node's ID.

@@ -175,7 +175,7 @@ func TestARestartedRedisIsPreparedAgain(t *testing.T) {
 	server.Start()
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
 	eventually.Succeeds(t, 5*time.Second, "a script runs", func() error {
-		_, err := c.Run(t.Context(), memberScript, members(1, 1))
+		_, err := c.Run(t.Context(), memberScript, memberCalls(1, 1))
 		return err
 	})
 	c.work.Wait()
@@ -186,7 +186,7 @@ func TestARestartedRedisIsPreparedAgain(t *testing.T) {
 }
 
 func TestListpacksAreRaisedAndNeverLowered(t *testing.T) {
-	for _, setting := range compacts[len(compacts)-1].settings {
+	for _, setting := range registeredListpacks[len(registeredListpacks)-1].settings {
 		for before, want := range map[int]int{64: setting.Least, setting.Least: setting.Least, 2000: 2000} {
 			server := redistest.NewServer(t)
 			server.Do("CONFIG", "SET", setting.Name, before)

@@ -77,7 +77,7 @@ func TestAURLThatCannotBeReadIsInvalidAndKeepsItsSecret(t *testing.T) {
 	}
 }
 
-func TestDefaults(t *testing.T) {
+func TestDefaultOptions(t *testing.T) {
 	o := Options{}.withDefaults()
 	if o.URL != "auto" || o.Clock == nil || o.Log == nil || o.PoolSize < 32 {
 		t.Errorf("defaults: %+v", o)

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Prepared is a read of one key that lacks only the key: Fields of a hash, or a Range of a sorted set. It is made once and used
+// PreparedRead is a read of one key that lacks only the key: Fields of a hash, or a Range of a sorted set. It is made once and used
 // concurrently, unless the function that makes it says that it is for one read.
-type Prepared interface {
+type PreparedRead interface {
 	take(key string) *fieldRead
 	put(one *fieldRead)
 	// parse appends the texts of a reply as Redis sends it. All texts share one string.
@@ -26,17 +26,17 @@ type Prepared interface {
 // KeyRead is a read of one key.
 type KeyRead struct {
 	Key  string
-	Read Prepared
+	Read PreparedRead
 }
 
-// commands are a read's commands, which lack only the key.
-type commands struct {
+// commandPool has a read's commands, which lack only the key.
+type commandPool struct {
 	pool *sync.Pool // of *fieldRead; nil: they are used once
 	args []any      // without a pool: the arguments of the one command
 }
 
 // prepare sets the function that makes the arguments of a command. The second argument will be the key.
-func (c *commands) prepare(args func() []any) {
+func (c *commandPool) prepare(args func() []any) {
 	c.pool = &sync.Pool{New: func() any { return newFieldRead(args()) }}
 }
 
@@ -46,7 +46,7 @@ func newFieldRead(args []any) *fieldRead {
 }
 
 // take takes a command and gives it a key.
-func (c *commands) take(key string) *fieldRead {
+func (c *commandPool) take(key string) *fieldRead {
 	var one *fieldRead
 	if c.pool == nil {
 		one = newFieldRead(slices.Clone(c.args))
@@ -58,7 +58,7 @@ func (c *commands) take(key string) *fieldRead {
 }
 
 // put returns a command to the pool, without its reply, which belongs to the caller, and without the error of the read.
-func (c *commands) put(one *fieldRead) {
+func (c *commandPool) put(one *fieldRead) {
 	one.command.SetVal(nil)
 	one.command.SetErr(nil)
 	if c.pool != nil {
@@ -77,7 +77,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	}
 	sent := readBatches.Get().(*readBatch)
 	defer readBatches.Put(sent)
-	defer sent.forget(reads)
+	defer sent.release(reads)
 	if err := sent.send(ctx, c, reads); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 		if err := c.emptyAll(ctx, wrong); err != nil {
 			return err
 		}
-		sent.forget(reads)
+		sent.release(reads)
 		if err := sent.send(ctx, c, reads); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	var err error
 	for i := range reads {
 		if texts, err = reads[i].Read.parse(texts[:0], sent.reply(i)); err != nil {
-			return Unavailable(err)
+			return MapError(err)
 		}
 		each(i, texts)
 	}
@@ -117,7 +117,7 @@ type readBatch struct {
 // readBatches has each readBatch that can be used again.
 var readBatches = sync.Pool{New: func() any { return new(readBatch) }}
 
-// send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. forget must follow.
+// send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. release must follow.
 func (s *readBatch) send(ctx context.Context, c *Client, reads []KeyRead) error {
 	for _, read := range reads {
 		one := read.Read.take(read.Key)
@@ -132,8 +132,8 @@ func (s *readBatch) send(ctx context.Context, c *Client, reads []KeyRead) error 
 // reply is the answer to a read, as Redis sent it.
 func (s *readBatch) reply(i int) []byte { return s.reads[i].command.Val() }
 
-// forget returns the commands to their pools, without their replies.
-func (s *readBatch) forget(reads []KeyRead) {
+// release returns the commands to their pools, without their replies.
+func (s *readBatch) release(reads []KeyRead) {
 	for i, one := range s.reads {
 		reads[i].Read.put(one)
 	}
@@ -142,7 +142,7 @@ func (s *readBatch) forget(reads []KeyRead) {
 	s.reads, s.commands = s.reads[:0], s.commands[:0]
 }
 
-// readEachByValues is ReadEach on a cluster: see Prepared.
+// readEachByValues is ReadEach on a cluster: see PreparedRead.
 func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	answers, err := c.Read(ctx, func(p Pipeliner) {
 		for _, read := range reads {
@@ -155,7 +155,7 @@ func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each fun
 	var texts []string
 	for i, answer := range answers {
 		if err := answer.Err(); err != nil {
-			return Unavailable(err)
+			return MapError(err)
 		}
 		texts = reads[i].Read.texts(texts[:0], answer)
 		each(i, texts)
@@ -165,7 +165,7 @@ func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each fun
 
 // Range is a read of members of a sorted set.
 type Range struct {
-	commands
+	commandPool
 	plain func(ctx context.Context, p Pipeliner, key string) // queues the same read as the library's own command
 }
 
@@ -187,10 +187,10 @@ func NewRange(from, to int, reverse bool) *Range {
 	return r
 }
 
-// TextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first, to be used
+// NewTextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first, to be used
 // once.
-func TextRange(greatest, least string, count int) *Range {
-	r := &Range{commands: commands{args: []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count}}}
+func NewTextRange(greatest, least string, count int) *Range {
+	r := &Range{commandPool: commandPool{args: []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count}}}
 	r.plain = func(ctx context.Context, p Pipeliner, key string) {
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: greatest, Min: least, Count: int64(count)})
 	}
@@ -203,10 +203,10 @@ func (r *Range) parse(into []string, reply []byte) ([]string, error) {
 	if refusal, refused := strings.CutPrefix(text, "-"); refused {
 		return nil, refusedRead(strings.TrimSuffix(refusal, "\r\n"))
 	}
-	count, rest, ok := replyLine(text, '*')
+	count, rest, ok := parseLengthLine(text, '*')
 	for ok = ok && count >= 0; ok && count > 0; count-- {
 		var member string
-		if member, rest, ok = replyBulk(rest); ok {
+		if member, rest, ok = parseBulk(rest); ok {
 			into = append(into, member)
 		}
 	}
@@ -216,7 +216,7 @@ func (r *Range) parse(into []string, reply []byte) ([]string, error) {
 	return into, nil
 }
 
-// queue and texts are the methods of Prepared for a cluster.
+// queue and texts are the methods of PreparedRead for a cluster.
 func (r *Range) queue(ctx context.Context, p Pipeliner, key string) { r.plain(ctx, p, key) }
 
 // texts: see queue.

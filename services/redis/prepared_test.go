@@ -16,7 +16,7 @@ import (
 func TestReadEachReadsRanges(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
-		fields, least, greatest, below := OneField("a"), NewRange(0, 0, false), NewRange(0, 2, true), TextRange("(3", "[1", 5)
+		fields, least, greatest, below := NewOneField("a"), NewRange(0, 0, false), NewRange(0, 2, true), NewTextRange("(3", "[1", 5)
 		var reads []KeyRead
 		var want [][]string
 		for i := range 40 {
@@ -71,7 +71,7 @@ func TestRepliesOfRanges(t *testing.T) {
 			t.Errorf("%q is read as %q", reply, got)
 		}
 	}
-	if _, err := whole.parse(nil, []byte("-LOADING Redis is loading\r\n")); !services.IsUnavailable(Unavailable(err)) {
+	if _, err := whole.parse(nil, []byte("-LOADING Redis is loading\r\n")); !services.IsUnavailable(MapError(err)) {
 		t.Errorf("a refusal: %v", err)
 	}
 }

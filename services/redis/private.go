@@ -24,16 +24,16 @@ import (
 // The constants are the folder, the times and the settings of a private server. The server saves nothing: all of its data is in
 // SQL.
 const (
-	socketName      = "redis.sock"
-	folderPattern   = "tidings-redis-*"
-	longestSocket   = 100                   // bytes of a path; the system's own limit is 104 to 108
-	privateDeadline = 5 * time.Second       // how long Open waits for the first answer
-	privatePoll     = 5 * time.Millisecond  // the pause between two pings until then
-	firstRestart    = 50 * time.Millisecond // the pause before the first restart
-	slowestRestart  = 5 * time.Second       // the longest pause before a restart
-	steadyAfter     = 10 * time.Second      // after a server that ran for this long, the pauses start from the shortest again
-	remembered      = 2048                  // bytes of a server's last output
-	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
+	socketName          = "redis.sock"
+	folderPattern       = "tidings-redis-*"
+	longestSocket       = 100                   // bytes of a path; the system's own limit is 104 to 108
+	privateDeadline     = 5 * time.Second       // how long Open waits for the first answer
+	privatePoll         = 5 * time.Millisecond  // the pause between two pings until then
+	firstRestartPause   = 50 * time.Millisecond // the pause before the first restart
+	slowestRestartPause = 5 * time.Second       // the longest pause before a restart
+	steadyAfter         = 10 * time.Second      // after a server that ran for this long, the pauses start from the shortest again
+	outputTailBytes     = 2048                  // bytes of a server's last output
+	privateSettings     = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )
 
 // privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run, and
@@ -152,7 +152,7 @@ func (s *privateServer) keepRunning(ctx context.Context, first chan<- error) {
 	// runs. The thread is unlocked after that and not ended, since another child may depend on it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	pause := firstRestart
+	pause := firstRestartPause
 	for {
 		started := time.Now()
 		err := s.run(ctx)
@@ -164,7 +164,7 @@ func (s *privateServer) keepRunning(ctx context.Context, first chan<- error) {
 			return
 		}
 		if time.Since(started) > steadyAfter {
-			pause = firstRestart
+			pause = firstRestartPause
 		}
 		s.log.Error("the private redis-server has ended: it is restarted, empty", "cause", err, "pause", pause)
 		select {
@@ -173,7 +173,7 @@ func (s *privateServer) keepRunning(ctx context.Context, first chan<- error) {
 		case <-time.After(pause):
 		}
 		// A server that dies at once, as for want of memory, must not keep a processor busy with its restarts.
-		pause = min(2*pause, slowestRestart)
+		pause = min(2*pause, slowestRestartPause)
 	}
 }
 
@@ -184,14 +184,14 @@ func (s *privateServer) run(ctx context.Context) error {
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		return err
 	}
-	words := &lastWords{}
+	tail := &outputTail{}
 	// "-" reads the configuration from the standard input.
 	command := exec.Command(s.program, "-")
 	command.Dir = s.folder
 	command.SysProcAttr = childAttributes()
 	command.Stdin = strings.NewReader(fmt.Sprintf("%sunixsocket %q\nrequirepass %s\n%s",
-		privateSettings, s.socket, s.password, compactSettings()))
-	command.Stdout, command.Stderr = words, words
+		privateSettings, s.socket, s.password, listpackLines()))
+	command.Stdout, command.Stderr = tail, tail
 	// The lock makes the check and the start one step: close either stops the start or finds the process to kill.
 	s.mu.Lock()
 	err := ctx.Err()
@@ -212,7 +212,7 @@ func (s *privateServer) run(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("it ended by itself")
 	}
-	return fmt.Errorf("%w: %s", err, words)
+	return fmt.Errorf("%w: %s", err, tail)
 }
 
 // awaitPong waits until the server answers, or ends first.
@@ -254,23 +254,23 @@ func (s *privateServer) close() error {
 	return os.RemoveAll(s.folder)
 }
 
-// lastWords keeps the end of a server's output, for the log.
-type lastWords struct {
+// outputTail keeps the end of a server's output, for the log.
+type outputTail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
 // Write keeps the last bytes of both outputs.
-func (w *lastWords) Write(text []byte) (int, error) {
+func (w *outputTail) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.text = append(w.text, text...)
-	w.text = w.text[max(0, len(w.text)-remembered):]
+	w.text = w.text[max(0, len(w.text)-outputTailBytes):]
 	return len(text), nil
 }
 
 // String is what was written last.
-func (w *lastWords) String() string {
+func (w *outputTail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(bytes.TrimSpace(w.text))

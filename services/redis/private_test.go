@@ -49,7 +49,7 @@ func TestAKilledPrivateServerIsStartedAgainEmpty(t *testing.T) {
 		if _, err := c.Commands().Get(t.Context(), "key").Result(); !errors.Is(err, redis.Nil) {
 			t.Errorf("round %d: it still has the key: %v", round, err)
 		}
-		if replies, err := c.Run(t.Context(), memberScript, members(3, 1)); err != nil || replies[0].Value != int64(1) {
+		if replies, err := c.Run(t.Context(), memberScript, memberCalls(3, 1)); err != nil || replies[0].Value != int64(1) {
 			t.Errorf("round %d: scripts: %v, %v", round, replies, err)
 		}
 		if n := strings.Count(log.String(), "restarted, empty"); n != round {
@@ -94,7 +94,7 @@ func TestSettingsOfThePrivateServer(t *testing.T) {
 	}
 }
 
-func TestALongDataFolderIsLeftForTheTemporaryOne(t *testing.T) {
+func TestTheTemporaryFolderIsUsedInsteadOfALongOne(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), strings.Repeat("long", 25))
 	c := connect(t, Options{URL: "private", DataDir: folder})
 	server := c.local.(*privateServer)
@@ -118,19 +118,19 @@ func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 	defer cancel()
 	_, err := Open(ctx, Options{URL: "private", DataDir: folder, Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "no luck today") || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("error %v does not have the server's last words", err)
+		t.Errorf("error %v does not have the server's last output", err)
 	}
 	if left, _ := os.ReadDir(folder); len(left) != 0 {
 		t.Errorf("it leaves %v behind", left)
 	}
 }
 
-func TestLastWordsAreTheLast(t *testing.T) {
-	var words lastWords
+func TestOutputTailKeepsTheLastBytes(t *testing.T) {
+	var tail outputTail
 	for i := range 1000 {
-		fmt.Fprintf(&words, "line %d\n", i)
+		fmt.Fprintf(&tail, "line %d\n", i)
 	}
-	if text := words.String(); len(text) > remembered || !strings.HasSuffix(text, "line 999") {
+	if text := tail.String(); len(text) > outputTailBytes || !strings.HasSuffix(text, "line 999") {
 		t.Errorf("%d bytes, ending in %q", len(text), text[max(0, len(text)-20):])
 	}
 }

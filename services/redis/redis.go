@@ -10,7 +10,7 @@
 // read times out the others fail at once until a read is answered again. A private server that dies is restarted, empty. Hints in
 // flight on a connection that breaks are lost, and the receiver is notified to read again.
 //
-// The main entry points: Change, Results and RunSequence run scripts; Read and Pipeline send plain commands; ReadFields and Shared join
+// The main entry points: Change, ChangeForResults and RunSequence run scripts; Read and Pipeline send plain commands; ReadFields and Shared join
 // the reads of concurrent callers. A call passes, from the outside to the network:
 //
 //  1. for reads, the guard, which bounds their wait and refuses them after a time-out;

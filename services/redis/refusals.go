@@ -18,8 +18,8 @@ import (
 
 // The constants say how refusals are probed.
 const (
-	// healedAfter is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
-	healedAfter   = 2
+	// probesToHeal is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
+	probesToHeal  = 2
 	probeKey      = "probe"
 	probeAttempts = 64 // keys tried to find one on each master of a cluster
 )
@@ -29,8 +29,8 @@ var refusedPrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 
 // refusals record whether Redis refuses writes. They are safe for concurrent use.
 type refusals struct {
-	on    atomic.Bool  // Redis refuses writes, so its data is not trusted
-	taken atomic.Int32 // how many probes in a row have succeeded since the last refusal; counted only while on is true
+	on              atomic.Bool  // Redis refuses writes, so its data is not trusted
+	probesSucceeded atomic.Int32 // how many probes in a row have succeeded since the last refusal; counted only while on is true
 }
 
 // RefusesWrites reports whether Redis answers but refuses writes: then nothing that it holds is EXACT.
@@ -51,7 +51,7 @@ func (c *Client) noteRefusal(err error) {
 		if !redis.HasErrorPrefix(err, prefix) {
 			continue
 		}
-		c.refusals.taken.Store(0)
+		c.refusals.probesSucceeded.Store(0)
 		if !c.refusals.on.Swap(true) {
 			c.log.Warn("Redis refuses writes: until it accepts them, its data is read from SQL", "error", err)
 		}
@@ -73,7 +73,7 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 		return err
 	}
 	// Two successes in a row are needed: a single one may come from the moment before the next refusal.
-	if c.refusals.on.Load() && c.refusals.taken.Add(1) >= healedAfter {
+	if c.refusals.on.Load() && c.refusals.probesSucceeded.Add(1) >= probesToHeal {
 		c.refusals.on.Store(false)
 		c.log.Info("Redis accepts writes again")
 	}

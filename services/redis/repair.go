@@ -6,9 +6,9 @@ import "context"
 // once more. The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds.
 // Pipeline and Run do not repair: the audit must be able to count such keys.
 
-// EmptyBy sets the function that empties the projections to which keys of the wrong type belong. Call it before the first use of
+// SetEmptyFunc sets the function that empties the projections to which keys of the wrong type belong. Call it before the first use of
 // the Client. Without it each key is deleted alone.
-func (c *Client) EmptyBy(empty func(ctx context.Context, keys []string) error) { c.empty = empty }
+func (c *Client) SetEmptyFunc(empty func(ctx context.Context, keys []string) error) { c.empty = empty }
 
 // Read is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
 func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, error) {
@@ -58,7 +58,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	return replies, err
 }
 
-// emptyAll empties the projections of the keys with the function of EmptyBy, or deletes the keys.
+// emptyAll empties the projections of the keys with the function of SetEmptyFunc, or deletes the keys.
 func (c *Client) emptyAll(ctx context.Context, keys []string) error {
 	c.Log().Warn("keys in Redis have the wrong type: their projections are emptied and rebuilt", "keys", len(keys))
 	if c.empty != nil {
@@ -71,7 +71,7 @@ func (c *Client) emptyAll(ctx context.Context, keys []string) error {
 func (c *Client) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		if err := c.Commands().Del(ctx, key).Err(); err != nil {
-			return Unavailable(err)
+			return MapError(err)
 		}
 	}
 	return nil

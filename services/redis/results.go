@@ -32,9 +32,9 @@ type Stamp uint64
 // String is the stamp as scripts take it.
 func (s Stamp) String() string { return strconv.FormatUint(uint64(s), 10) }
 
-// Results is Change for a script that returns {status, n, short, nodes...}. One failed call fails them all: the scripts, and
+// ChangeForResults is Change for a script that returns {status, n, short, nodes...}. One failed call fails them all: the scripts, and
 // therefore the callers, may be repeated without harm.
-func (c *Client) Results(ctx context.Context, script *Script, calls []Call) ([]Result, error) {
+func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []Call) ([]Result, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *Client) Results(ctx context.Context, script *Script, calls []Call) ([]R
 	results := make([]Result, len(replies))
 	for i, reply := range replies {
 		if reply.Err != nil {
-			return nil, fmt.Errorf("%s: %w", script.Name, Unavailable(reply.Err))
+			return nil, fmt.Errorf("%s: %w", script.Name, MapError(reply.Err))
 		}
 		if results[i], err = ParseResult(reply.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", script.Name, err)
@@ -51,9 +51,9 @@ func (c *Client) Results(ctx context.Context, script *Script, calls []Call) ([]R
 	return results, nil
 }
 
-// Result is Results for one call.
-func (c *Client) Result(ctx context.Context, script *Script, call Call) (Result, error) {
-	results, err := c.Results(ctx, script, []Call{call})
+// ChangeForResult is ChangeForResults for one call.
+func (c *Client) ChangeForResult(ctx context.Context, script *Script, call Call) (Result, error) {
+	results, err := c.ChangeForResults(ctx, script, []Call{call})
 	if err != nil {
 		return Result{}, err
 	}
@@ -93,8 +93,8 @@ func ParseResult(value any) (result Result, err error) {
 	return result, nil
 }
 
-// Stamps is Change for a script that returns a stamp. One failed call fails them all.
-func (c *Client) Stamps(ctx context.Context, script *Script, calls []Call) ([]Stamp, error) {
+// ChangeForStamps is Change for a script that returns a stamp. One failed call fails them all.
+func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []Call) ([]Stamp, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
 		return nil, err
@@ -108,9 +108,9 @@ func (c *Client) Stamps(ctx context.Context, script *Script, calls []Call) ([]St
 	return stamps, nil
 }
 
-// Stamp is Stamps for one call.
-func (c *Client) Stamp(ctx context.Context, script *Script, call Call) (Stamp, error) {
-	stamps, err := c.Stamps(ctx, script, []Call{call})
+// ChangeForStamp is ChangeForStamps for one call.
+func (c *Client) ChangeForStamp(ctx context.Context, script *Script, call Call) (Stamp, error) {
+	stamps, err := c.ChangeForStamps(ctx, script, []Call{call})
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (c *Client) Stamp(ctx context.Context, script *Script, call Call) (Stamp, e
 // parseStamp reads what a script returned as a stamp.
 func parseStamp(reply Reply) (Stamp, error) {
 	if reply.Err != nil {
-		return 0, Unavailable(reply.Err)
+		return 0, MapError(reply.Err)
 	}
 	text, _ := reply.Value.(string)
 	// Scripts answer stamps as texts, as they store them.

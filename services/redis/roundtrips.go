@@ -83,7 +83,7 @@ func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 		}
 		countRoundTrip(ctx)
 		ctx, span := trace.Start(ctx, "redis", "pipeline")
-		span.Count(len(cmds))
+		span.SetCount(len(cmds))
 		err := next(ctx, cmds)
 		endSpan(span, err)
 		return err
@@ -95,7 +95,7 @@ func endSpan(span trace.Span, err error) {
 	if errors.Is(err, redis.Nil) {
 		err = nil
 	}
-	span.End(Unavailable(err))
+	span.End(MapError(err))
 }
 
 // isHandshake reports whether a command only makes a connection. The library sends it in the context, and through the hooks, of

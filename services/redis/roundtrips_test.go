@@ -12,7 +12,7 @@ import (
 func TestRoundTripsAreCounted(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		if _, err := c.Run(t.Context(), memberScript, members(16, 16)); err != nil { // every master knows the script now
+		if _, err := c.Run(t.Context(), memberScript, memberCalls(16, 16)); err != nil { // every master knows the script now
 			t.Fatal(err)
 		}
 		for _, test := range []struct {
@@ -26,17 +26,17 @@ func TestRoundTripsAreCounted(t *testing.T) {
 			{"a pipeline of 100", 1, func(ctx context.Context) error {
 				_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 					for i := range 100 {
-						p.Get(ctx, members(100, 100)[i].Keys[0]+"none")
+						p.Get(ctx, memberCalls(100, 100)[i].Keys[0]+"none")
 					}
 				})
 				return err
 			}},
 			{"500 calls", 1, func(ctx context.Context) error {
-				_, err := c.Run(ctx, memberScript, members(500, 16))
+				_, err := c.Run(ctx, memberScript, memberCalls(500, 16))
 				return err
 			}},
 			{"501 calls", 2, func(ctx context.Context) error {
-				_, err := c.Run(ctx, memberScript, members(501, 16))
+				_, err := c.Run(ctx, memberScript, memberCalls(501, 16))
 				return err
 			}},
 			{"hints at home", 0, func(ctx context.Context) error { return c.PublishHints(ctx, map[string][]Hint{"": {{1, 2}}}) }},
@@ -56,7 +56,7 @@ func TestASecondSendingIsARoundTrip(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	ctx, trips := WithRoundTrips(t.Context())
-	if _, err := c.Run(ctx, memberScript, members(10, 1)); err != nil { // an unregistered script: unknown at first
+	if _, err := c.Run(ctx, memberScript, memberCalls(10, 1)); err != nil { // an unregistered script: unknown at first
 		t.Fatal(err)
 	}
 	if trips.Count() != 2 {
@@ -82,7 +82,7 @@ func TestTheMakingOfAConnectionIsNoRoundTrip(t *testing.T) {
 	})
 }
 
-func TestCountsAreNestedAndApart(t *testing.T) {
+func TestANestedRoundTripCountAddsToItsOuterCount(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	outerCtx, outer := WithRoundTrips(t.Context())
 	innerCtx, inner := WithRoundTrips(outerCtx)

@@ -118,14 +118,14 @@ func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply,
 			}
 		}
 	}
-	answered, failure := settle(replies)
+	answered, failure := mapErrors(replies)
 	return replies, answered, failure
 }
 
-// settle maps the errors of replies. It reports whether there was any answer, and returns the last error.
-func settle(replies []Reply) (answered bool, failure error) {
+// mapErrors maps the errors of replies. It reports whether there was any answer, and returns the last error.
+func mapErrors(replies []Reply) (answered bool, failure error) {
 	for i := range replies {
-		if err := Unavailable(replies[i].Err); err != nil {
+		if err := MapError(replies[i].Err); err != nil {
 			replies[i].Err = err
 			failure = err
 		}
@@ -168,13 +168,13 @@ func (c *Client) Pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]
 	}
 	for _, command := range commands {
 		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return commands, Unavailable(err)
+			return commands, MapError(err)
 		}
 	}
 	if errors.Is(err, redis.Nil) {
 		return commands, nil
 	}
-	return commands, Unavailable(err)
+	return commands, MapError(err)
 }
 
 // exec sends the commands that fill queues, once.
@@ -188,35 +188,35 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	commands := pipe.Cmds()
 	single := c.redis.Pipeline()
 	for _, command := range commands {
-		_ = single.Process(ctx, &keepsAnswer{once: once{command}})
+		_ = single.Process(ctx, &firstAnswerCmd{onceCmd: onceCmd{command}})
 	}
 	_, err := single.Exec(ctx)
 	return commands, err
 }
 
-// once is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default the
+// onceCmd is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default the
 // cluster client tries a silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as
 // lost.
-type once struct{ redis.Cmder }
+type onceCmd struct{ redis.Cmder }
 
 // NoRetry is the library's interface for such commands.
-func (once) NoRetry() bool { return true }
+func (onceCmd) NoRetry() bool { return true }
 
-// keepsAnswer is a command of the type once in a pipeline over several masters. If one master is unreachable, the cluster client
+// firstAnswerCmd is a command of the type onceCmd in a pipeline over several masters. If one master is unreachable, the cluster client
 // repeats the pipeline. If the deadline passes meanwhile, the client overwrites the answers of the other masters with the error of
-// the deadline. keepsAnswer keeps those answers.
-type keepsAnswer struct {
-	once
+// the deadline. firstAnswerCmd keeps those answers.
+type firstAnswerCmd struct {
+	onceCmd
 	done bool // an answer has come: SetErr was called with nil
 }
 
 // SetErr stores errors until it is called with nil, which stands for an answer. An error after that does not replace the answer.
-func (a *keepsAnswer) SetErr(err error) {
+func (a *firstAnswerCmd) SetErr(err error) {
 	if a.done {
 		return
 	}
 	a.done = err == nil
-	a.once.SetErr(err)
+	a.onceCmd.SetErr(err)
 }
 
 // loadScripts loads the registered scripts into every master, one round trip each.
@@ -234,7 +234,7 @@ func (c *Client) loadScripts(ctx context.Context) error {
 			}
 			return nil
 		})
-		return Unavailable(err)
+		return MapError(err)
 	}
 	return c.EachMaster(ctx, load)
 }
@@ -269,7 +269,7 @@ func (c *Client) loadAgain() {
 			return
 		}
 		// A new master also lacks the settings.
-		c.raiseCompact(ctx)
+		c.raiseListpacks(ctx)
 	})
 }
 

@@ -35,7 +35,7 @@ func TestRepliesStandInTheOrderOfTheirCalls(t *testing.T) {
 	})
 }
 
-func TestNoCallsAreNoRoundTrip(t *testing.T) {
+func TestRunningNoCallsTakesNoRoundTrip(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	ctx, trips := WithRoundTrips(t.Context())
 	replies, err := c.Run(ctx, setScript, nil)
@@ -50,7 +50,7 @@ func TestACallsOwnErrorStandsInItsReply(t *testing.T) {
 		if err := c.Commands().LPush(t.Context(), "{u1}:set", "not a set").Err(); err != nil {
 			t.Fatal(err)
 		}
-		replies, err := c.Run(t.Context(), memberScript, members(4, 2)) // calls 1 and 3 meet the list
+		replies, err := c.Run(t.Context(), memberScript, memberCalls(4, 2)) // calls 1 and 3 meet the list
 		if err != nil {
 			t.Fatalf("the error is for a Redis that is away: %v", err)
 		}
@@ -98,7 +98,7 @@ func TestScriptsFlushedWhilePipelinesRun(t *testing.T) {
 		}()
 		<-running
 		for batch := range batches {
-			calls := members(300, tags)
+			calls := memberCalls(300, tags)
 			for i := range calls {
 				calls[i].Args = []any{fmt.Sprintf("%d:%d", batch, i)}
 			}
@@ -128,7 +128,7 @@ func TestAMasterThatKnowsNoScriptIsGivenAllOfThem(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	server.Flush()
-	if replies, err := c.Run(t.Context(), memberScript, members(3, 1)); err != nil || replies[2].Value != int64(1) {
+	if replies, err := c.Run(t.Context(), memberScript, memberCalls(3, 1)); err != nil || replies[2].Value != int64(1) {
 		t.Fatalf("%v, %v", replies, err)
 	}
 	c.work.Wait()
@@ -143,11 +143,11 @@ func TestTheFirstAnswerOfAnAppliedCallIsKept(t *testing.T) {
 	// first time must still report a change.
 	url, servers := redistest.ClusterServers(t)
 	c := connect(t, Options{URL: url})
-	if _, err := c.Run(t.Context(), memberScript, members(30, 30)); err != nil {
+	if _, err := c.Run(t.Context(), memberScript, memberCalls(30, 30)); err != nil {
 		t.Fatal(err)
 	}
 	servers[1].Do("SCRIPT", "FLUSH")
-	calls := members(30, 30)
+	calls := memberCalls(30, 30)
 	for i := range calls {
 		calls[i].Args = []any{"new"}
 	}
@@ -205,11 +205,11 @@ func TestOneDeadMasterFailsItsOwnCallsOnly(t *testing.T) {
 		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}
 	c := connect(t, Options{URL: url})
-	if _, err := c.Run(t.Context(), memberScript, members(60, 60)); err != nil {
+	if _, err := c.Run(t.Context(), memberScript, memberCalls(60, 60)); err != nil {
 		t.Fatal(err)
 	}
 	servers[2].Kill()
-	replies, err := c.Run(t.Context(), memberScript, members(60, 60))
+	replies, err := c.Run(t.Context(), memberScript, memberCalls(60, 60))
 	if err != nil {
 		t.Fatalf("two of three masters answered: %v", err)
 	}
@@ -236,7 +236,7 @@ func TestReplaceAScriptWhileAllAreLoaded(t *testing.T) {
 	good := *secondScript
 	for range 20 {
 		server.Flush()
-		if _, err := c.Run(t.Context(), memberScript, members(1, 1)); err != nil { // finds that nothing is loaded
+		if _, err := c.Run(t.Context(), memberScript, memberCalls(1, 1)); err != nil { // finds that nothing is loaded
 			t.Fatal(err)
 		}
 		restore := secondScript.Replace("return 22")

@@ -32,14 +32,14 @@ func TestAMissingScriptFilePanics(t *testing.T) {
 	ScriptFiles{fstest.MapFS{}}.Load("no_such_script")
 }
 
-// Without a function of EmptyBy, a key of the wrong type is deleted alone.
+// Without a function of SetEmptyFunc, a key of the wrong type is deleted alone.
 func TestAKeyOfTheWrongTypeIsDeletedAndTriedAgain(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	for range 2 {
 		if err := c.Commands().LPush(t.Context(), "{u1}:set", "not a set").Err(); err != nil {
 			t.Fatal(err)
 		}
-		replies, err := c.Change(t.Context(), memberScript, members(2, 2))
+		replies, err := c.Change(t.Context(), memberScript, memberCalls(2, 2))
 		if err != nil || replies[0].Err != nil || replies[1].Value != int64(1) {
 			t.Errorf("%v, %v", replies, err)
 		}

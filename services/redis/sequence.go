@@ -33,7 +33,7 @@ func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error)
 			c.loadAgain()
 			got, _ = c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, true) })
 		}
-		answered, err := settle(got)
+		answered, err := mapErrors(got)
 		replies = append(replies, got...)
 		if !answered {
 			return replies, fmt.Errorf("a sequence of %d steps: %w", len(steps), err)

@@ -29,7 +29,7 @@ func TestASequenceGoesOnAfterAStepThatFails(t *testing.T) {
 }
 
 // A sequence that is not answered is UNAVAILABLE, for itself and for each of its steps.
-func TestASequenceWithoutAnAnswer(t *testing.T) {
+func TestAnUnansweredSequenceIsUnavailable(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	// The insert may conflict with two unique keys: the object's and the ref's. attach finds out which.
+	// The insert may conflict with two unique keys: the object's and the ref's. resolveConflict finds out which.
 	insertLabel = sql.NewStatement("label an object", `INSERT INTO refs (type, object, ref, owner, url, data)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`)
 

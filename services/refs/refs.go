@@ -7,7 +7,7 @@
 // with one ref creates an object, and the other returns the same object. Labels are read from SQL; nothing of them is in
 // Redis.
 //
-// Features make their commands without labels; the resolvers extend the commands with OnCreate or OnEdit. The table's two
+// Features make their commands without labels; the resolvers extend the commands with LabelOnCreate or LabelOnEdit. The table's two
 // unique keys, by object and by ref, decide every race: after a conflict the row is read.
 package refs
 
@@ -26,14 +26,14 @@ type Holder struct {
 	Owner  services.UserID
 }
 
-// OnCreate extends a command that creates an object of a type: it then labels the object too. If an object of the same creator
+// LabelOnCreate extends a command that creates an object of a type: it then labels the object too. If an object of the same creator
 // has the ref already, the command changes nothing and returns that object's ID, even if the other input differs or the object
 // was deleted since. If the object exists already and has no ref, it gets the ref. The error is CONFLICT if another user's
 // object has the ref, or the object has another ref. The caller has checked the label.
 //
 // Two users have one DIRECT conversation, no matter which of them creates it: the conversation counts as created by both
 // users, and a second create may reopen it.
-func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
+func LabelOnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		holder, found, err := holderIn(ctx, tx, kind, label.Ref)
@@ -63,7 +63,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		labelled, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
 		if err == nil && labelled == 0 {
 			var had []string
-			if had, labelled, err = attach(ctx, tx, object, label, cmd.Actor); had != nil {
+			if had, labelled, err = resolveConflict(ctx, tx, object, label, cmd.Actor); had != nil {
 				return had, err
 			}
 		}
@@ -96,10 +96,10 @@ func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 	return []string{h.Object.GlobalID()}, jobs.ErrUnchanged
 }
 
-// attach handles a label that was not inserted. If another transaction has claimed the ref meanwhile, it returns the object of
+// resolveConflict handles a label that was not inserted. If another transaction has claimed the ref meanwhile, it returns the object of
 // that transaction. Otherwise the object already has a label, which gets the ref if it has none. nil ids without an error mean
 // that nothing is left to do; named is 1 if the object got the ref here.
-func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) (ids []string, named int, err error) {
+func resolveConflict(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) (ids []string, named int, err error) {
 	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
 	switch {
 	case err != nil || label.Ref == "":
@@ -118,9 +118,9 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 	return nil, named, err
 }
 
-// OnEdit extends a command that edits an object: it then changes the url and the data of the label too, each unless it is nil; ""
+// LabelOnEdit extends a command that edits an object: it then changes the url and the data of the label too, each unless it is nil; ""
 // removes it. The caller has checked both. A command that changes nothing else succeeds if the label changes.
-func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
+func LabelOnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		ids, err := apply(ctx, tx)
@@ -152,8 +152,8 @@ func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	}
 }
 
-// Named is an object with its ref.
-type Named struct {
+// NamedObject is an object with its ref.
+type NamedObject struct {
 	Ref services.Ref
 	Holder
 }
@@ -161,7 +161,7 @@ type Named struct {
 // Import gives new objects their refs, in their order, and returns the number of refs. It omits a ref or an object that is
 // taken: the caller then rolls the whole import back. The caller has checked the refs. One statement inserts all, because an
 // import has thousands.
-func Import(ctx context.Context, tx *sql.Tx, objects []Named) (inserted int, err error) {
+func Import(ctx context.Context, tx *sql.Tx, objects []NamedObject) (inserted int, err error) {
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
 		rows[i] = []any{o.Ref.Type, int64(o.Object.Number), o.Ref.Text, o.Owner, "", ""}

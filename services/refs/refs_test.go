@@ -27,7 +27,7 @@ type creation struct {
 	err   error
 }
 
-// newCreation makes a create of a post by an author, which OnCreate extends by a label.
+// newCreation makes a create of a post by an author, which LabelOnCreate extends by a label.
 func newCreation(ids *services.IDClock, author services.UserID, label services.Label) *creation {
 	c := &creation{label: label}
 	c.cmd = &jobs.Command{Actor: author, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -35,7 +35,7 @@ func newCreation(ids *services.IDClock, author services.UserID, label services.L
 		_, err := tx.Run(ctx, insertObject, id, author)
 		return []string{services.GlobalID(services.PostType, id.String())}, err
 	}}
-	OnCreate(c.cmd, services.PostType, label)
+	LabelOnCreate(c.cmd, services.PostType, label)
 	return c
 }
 
@@ -155,7 +155,7 @@ func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 				}
 				return []string{number.GlobalID()}, jobs.ErrUnchanged
 			}}}
-			OnCreate(c.cmd, services.ConversationType, services.Label{Ref: ref})
+			LabelOnCreate(c.cmd, services.ConversationType, services.Label{Ref: ref})
 			commit(t.Context(), db, []*creation{c})
 			return c.ids, c.err
 		}

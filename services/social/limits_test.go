@@ -20,16 +20,16 @@ func TestLimitsHoldAgainstConcurrentCommands(t *testing.T) {
 	}
 	for name, command := range commands {
 		t.Run(name, func(t *testing.T) {
-			users := n.Strangers(smallLimit + 2)
+			users := n.MakeStrangers(smallLimit + 2)
 			owner, others := users[0], users[1:]
 			for _, other := range others[:smallLimit-1] {
 				n.Must(n.do(command(owner, other)))
 			}
 			last, more := command(owner, others[smallLimit-1]), command(owner, others[smallLimit])
-			first, second := sqltest.Beside(t, n.Store,
+			first, second := sqltest.RunBeside(t, n.Store,
 				func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
 				func() error { return n.Fanout.Commit(t.Context(), more)[0] })
-			sqltest.OneCoded(t, services.Conflict, first, second)
+			sqltest.WantOneCode(t, services.Conflict, first, second)
 		})
 	}
 }

@@ -85,7 +85,7 @@ func (c *crowd) endMutes() {
 			delete(c.muted, of)
 		}
 	}
-	c.Work(c.Fanout)
+	c.RunDueJobs(c.Fanout)
 }
 
 // follow and the methods below it, up to look, are random steps. Each changes the node and the model alike.
@@ -261,7 +261,7 @@ func (c *crowd) agree() {
 			c.t.Fatalf("reader %d (-facts +shown):\n%s", reader, diff)
 		}
 	}
-	if _, dead := c.Jobs(); dead > 0 {
+	if _, dead := c.CountJobs(); dead > 0 {
 		c.t.Fatalf("%d jobs are dead", dead)
 	}
 }
@@ -269,11 +269,11 @@ func (c *crowd) agree() {
 // TestPeopleAgainstModel begins and ends follows, mutes, hides and blocks, while authors publish and delete posts and readers look.
 func TestPeopleAgainstModel(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		histories.Fewer(t, 6) // the race detector makes it slow
+		histories.Reduce(t, 6) // the race detector makes it slow
 		checkPeople(t, fanouttest.Options{})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		histories.Fewer(t, 3)
+		histories.Reduce(t, 3)
 		checkPeople(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	})
 }
@@ -281,10 +281,10 @@ func TestPeopleAgainstModel(t *testing.T) {
 // checkPeople runs the test on a pair of engines.
 func checkPeople(t *testing.T, engines fanouttest.Options) {
 	n := newNode(fanouttest.New(t, engines))
-	n.service = New(Config{Store: n.Store, People: n.Memory.People, Fanout: n.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
+	n.service = New(Config{Store: n.Store, People: n.Caches.People, Fanout: n.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{
-			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, mode: map[couple]services.FollowMode{}, muted: map[couple]time.Time{},
+			node: n, t: t, readers: n.MakeUsers(2), authors: n.MakeStrangers(3), since: map[couple]services.PostID{}, mode: map[couple]services.FollowMode{}, muted: map[couple]time.Time{},
 			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserID]services.PostID{},
 		}
 		for _, reader := range c.readers { // most actions below need a follow

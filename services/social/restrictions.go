@@ -108,7 +108,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 				return nil, err
 			}
 			for _, edge := range ended {
-				if err := enqueue(ctx, tx, edge.Follower, edge.Followee); err != nil {
+				if err := enqueueFollowJobs(ctx, tx, edge.Follower, edge.Followee); err != nil {
 					return nil, err
 				}
 			}
@@ -205,9 +205,9 @@ func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restric
 	return jobs.Enqueue(ctx, tx, left...)
 }
 
-// mayFollow returns FORBIDDEN while the follower blocks the followee. It returns NOT_FOUND, as for an unknown user, while the followee
+// checkMayFollow returns FORBIDDEN while the follower blocks the followee. It returns NOT_FOUND, as for an unknown user, while the followee
 // blocks the follower: users do not learn that they are blocked. Neither block changes until the transaction ends.
-func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
+func checkMayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.User
 // Hidden returns which authors hide their posts and shows from a viewer, by a hide or by a block. It is one statement for any
 // number of authors; an absent author is shown.
 func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
-	return people.Hidden(ctx, s.store, viewer, authors)
+	return people.HiddenAuthors(ctx, s.store, viewer, authors)
 }
 
 // Restrictions lists a user's restrictions of one kind, the newest first: at most limit restrictions whose Made is below

@@ -13,7 +13,7 @@ import (
 // process of the node: a new process does not know the IDs that a former process made.
 func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(smallLimit + 1)
+		users := n.MakeUsers(smallLimit + 1)
 		owner, others := users[0], users[1:]
 		n.Clock.Advance(time.Hour)
 		at := n.Clock.Now().Add(-time.Minute)
@@ -42,7 +42,7 @@ func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
 				t.Errorf("%s: %v, want %v", verbs[kind].done, listed, others)
 			}
 		}
-		n.Quiet(n.Fanout)
-		n.Agree(users...)
+		n.RunAllJobs(n.Fanout)
+		n.CheckAgainstFacts(users...)
 	})
 }

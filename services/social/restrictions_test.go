@@ -19,7 +19,7 @@ var forever time.Time
 // wantShown checks how many posts a reader's feed lists and counts, and that the feed agrees with the facts.
 func (n node) wantShown(when string, reader services.UserID, listed, counted int) {
 	n.TB.Helper()
-	n.Agree(reader)
+	n.CheckAgainstFacts(reader)
 	if entries, count := len(n.Inbox(reader)), n.Document(reader).FeedCount; entries != listed || count != counted {
 		n.TB.Errorf("%s: %d are listed and %d new, want %d and %d", when, entries, count, listed, counted)
 	}
@@ -28,27 +28,27 @@ func (n node) wantShown(when string, reader services.UserID, listed, counted int
 // A mute changes the list and the count at once, and an unmute makes them what they would be without the mute.
 func TestAMuteIsSeenAtOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, reader := users[0], users[1]
 		n.Post(author)
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("followed", reader, 2, 1)
 		for range 2 {
 			n.Must(n.do(n.service.Mute(reader, author, forever)))
 			n.wantShown("muted", reader, 0, 0)
-			n.Quiet(n.Fanout)
+			n.RunAllJobs(n.Fanout)
 			n.wantShown("muted, when all is quiet", reader, 0, 0)
 		}
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("what a muted one publishes", reader, 0, 0)
 		n.wantUnchanged("a muted one, followed again", n.service.Follow(reader, author))
 		n.Must(n.do(n.service.Unmute(reader, author)))
 		n.wantShown("unmuted", reader, 3, 2)
 		n.wantUnchanged("nobody", n.service.Unmute(reader, author))
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("unmuted, when all is quiet", reader, 3, 2)
 	})
 }
@@ -56,17 +56,17 @@ func TestAMuteIsSeenAtOnce(t *testing.T) {
 // A mute with an end ends by itself, at the end that was set last. The job of an earlier end does nothing.
 func TestAMuteEndsAtItsTime(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, reader := users[0], users[1]
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		begin := n.Clock.Now()
 		at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
 		pass := func(minutes int) {
 			t.Helper()
 			n.Clock.Advance(at(minutes).Sub(n.Clock.Now()))
-			n.Work(n.Fanout)
+			n.RunDueJobs(n.Fanout)
 		}
 		n.Must(n.do(n.service.Mute(reader, author, at(10))))
 		n.Must(n.do(n.service.Mute(reader, author, at(20))))
@@ -87,7 +87,7 @@ func TestAMuteEndsAtItsTime(t *testing.T) {
 		n.wantShown("muted anew", reader, 0, 0)
 		pass(51)
 		n.wantShown("and that has ended", reader, 1, 1)
-		if _, dead := n.Jobs(); dead > 0 {
+		if _, dead := n.CountJobs(); dead > 0 {
 			t.Errorf("%d jobs are dead", dead)
 		}
 	})
@@ -96,38 +96,38 @@ func TestAMuteEndsAtItsTime(t *testing.T) {
 // If an author hides from a user, the user sees no posts of the author, old or new, whether they follow already or begin to.
 func TestHidingFromAFollower(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		author, reader, other := users[0], users[1], users[2]
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Must(n.do(n.service.Follow(other, author)))
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.Must(n.do(n.service.HideFrom(author, reader)))
 		n.wantUnchanged("twice", n.service.HideFrom(author, reader))
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("hidden from", reader, 0, 0)
 		n.wantShown("another follower", other, 2, 2)
 		n.wantShown("the author", author, 2, 0)
 		n.Must(n.do(n.service.Unfollow(reader, author)))
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("who follows again", reader, 0, 0)
 		n.Must(n.do(n.service.Mute(reader, author, forever)))
 		n.Must(n.do(n.service.UnhideFrom(author, reader)))
 		n.wantUnchanged("hidden no longer", n.service.UnhideFrom(author, reader))
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("he mutes him as well", reader, 0, 0)
 		n.Must(n.do(n.service.Unmute(reader, author)))
 		n.wantShown("nothing stands between them", reader, 3, 1)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 	})
 }
 
 func TestABlockEndsFollowsAndConversations(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		blocker, blocked, third := users[0], users[1], users[2]
 		for _, pair := range [][2]services.UserID{{blocker, blocked}, {blocked, blocker}, {third, blocker}} {
 			n.Must(n.do(n.service.Follow(pair[0], pair[1])))
@@ -136,13 +136,13 @@ func TestABlockEndsFollowsAndConversations(t *testing.T) {
 		n.Post(blocked)
 		notificationstest.Like(n.World, post, blocker, blocked)
 		notificationstest.Like(n.World, post, blocker, third)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("before", blocker, 2, 1)
 		n.wantUnseen("before", blocker, 1, 2)
 		n.Must(n.do(n.service.Block(blocker, blocked)))
 		n.wantShown("at once", blocker, 1, 0)
 		n.wantUnseen("at once", blocker, 1, 1)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		for when := range 2 {
 			n.wantShown(fmt.Sprint("the blocked one ", when), blocked, 1, 0)
 			n.wantShown(fmt.Sprint("somebody else ", when), third, 1, 1)
@@ -151,16 +151,16 @@ func TestABlockEndsFollowsAndConversations(t *testing.T) {
 			n.wantCode("the blocked one follows", n.service.Follow(blocked, blocker), services.NotFound)
 			n.wantCode("the blocker follows", n.service.Follow(blocker, blocked), services.Forbidden)
 			n.wantUnchanged("twice", n.service.Block(blocker, blocked))
-			n.Quiet(n.Fanout)
+			n.RunAllJobs(n.Fanout)
 		}
 		n.wantUnchanged("the other does not block", n.service.Unblock(blocked, blocker))
 		n.Must(n.do(n.service.Unblock(blocker, blocked)))
 		n.wantUnseen("unblocked", blocker, 1, 1)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("unblocked: the follow stays ended", blocker, 1, 0)
 		n.Must(n.do(n.service.Follow(blocker, blocked)))
 		n.wantShown("followed anew", blocker, 2, 0)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 	})
 }
 
@@ -182,7 +182,7 @@ func (n node) wantUnseen(when string, user services.UserID, likes, follows int) 
 
 func TestRefusedRestrictions(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		one, two := users[0], users[1]
 		past := n.Clock.Now()
 		for what, refused := range map[string]struct {
@@ -200,7 +200,7 @@ func TestRefusedRestrictions(t *testing.T) {
 				t.Errorf("%s: %v, want %s %q", what, err, refused.code, refused.says)
 			}
 		}
-		if waiting, _ := n.Jobs(); waiting != 0 {
+		if waiting, _ := n.CountJobs(); waiting != 0 {
 			t.Errorf("what was refused left %d jobs", waiting)
 		}
 	})
@@ -209,7 +209,7 @@ func TestRefusedRestrictions(t *testing.T) {
 // A user can reach each limit and not exceed it. Muting a user again does not count again, and is allowed at the limit.
 func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(smallLimit + 2)
+		users := n.MakeUsers(smallLimit + 2)
 		owner, others := users[0], users[1:]
 		mute := func(owner, other services.UserID) *jobs.Command { return n.service.Mute(owner, other, forever) }
 		for what, op := range map[string]struct {
@@ -234,9 +234,9 @@ func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 }
 
 // With the same idempotency key each command runs once. The same key with another input is refused.
-func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
+func TestARestrictionRunsOncePerIdempotencyKey(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(3)
+		users := n.MakeUsers(3)
 		until := n.Clock.Now().Add(time.Hour)
 		keyed := func(cmd *jobs.Command, key string, input ...any) *jobs.Command {
 			cmd.Key, cmd.Input = key, input
@@ -262,10 +262,10 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 // If the jobs of a hundred follows and unfollows of one pair wait together, only one is claimed, and does the work of all.
 func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, reader := users[0], users[1]
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		const rounds = 50
 		n.Write(func(ctx context.Context, tx *sql.Tx) error { // without AfterCommit: the jobs do all of the work
 			for i := range 2*rounds + 1 {
@@ -279,14 +279,14 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 			}
 			return nil
 		})
-		if waiting, _ := n.Jobs(); waiting < 2*rounds {
+		if waiting, _ := n.CountJobs(); waiting < 2*rounds {
 			t.Fatalf("%d jobs wait", waiting)
 		}
 		claimed, err := jobs.Claim(t.Context(), n.Store, []string{"follow"}, 1000, time.Second)
 		if len(claimed) != 1 || err != nil {
 			t.Fatalf("%d jobs are left, %v", len(claimed), err)
 		}
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantShown("followed in the end", reader, 1, 0)
 	})
 }

@@ -5,7 +5,7 @@
 // host application is the authority on users: a user exists once the application names them, or once their own token first asks.
 // Nothing else creates users.
 //
-// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueue queues three jobs: one for the feed, one
+// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueueFollowJobs queues three jobs: one for the feed, one
 // for the notification and one for the followee's mode. After the commit Reconcile writes the follower's own feed, so that they
 // read their own change; if it fails, the answer comes from SQL and the job repairs the feed.
 //
@@ -74,26 +74,26 @@ func New(cfg Config) *Service {
 	}
 }
 
-// Number returns the ID of the user with the key, and creates the user if there is none. It is for the user that a token names.
-func (s *Service) Number(ctx context.Context, key string) (services.UserID, error) {
+// EnsureUser returns the ID of the user with the key, and creates the user if there is none. It is for the user that a token names.
+func (s *Service) EnsureUser(ctx context.Context, key string) (services.UserID, error) {
 	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
 		return number, err
 	}
 	// The first request of a user that the application has not named yet.
-	made, err := s.Make(ctx, []string{key})
+	made, err := s.EnsureUsers(ctx, []string{key})
 	return made[key], err
 }
 
-// Make finds users by their keys, and creates those that do not exist. It is for the host application, which is the authority on
+// EnsureUsers finds users by their keys, and creates those that do not exist. It is for the host application, which is the authority on
 // users. INVALID for a text that is not a key, CONFLICT for the key of a user who is being erased.
-func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+func (s *Service) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
 			return nil, err
 		}
 	}
 	// Look in the cache and in SQL first: a write for users who exist would wait for the disk.
-	numbers, err := s.KnownAll(ctx, keys)
+	numbers, err := s.FindUsers(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -121,18 +121,18 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	return numbers, nil
 }
 
-// meetAtOnce is how many users one transaction of Meet creates: other transactions that create users wait for it.
-const meetAtOnce = 2000
+// usersPerTransaction is how many users one transaction of CreateMissing creates: other transactions that create users wait for it.
+const usersPerTransaction = 2000
 
-// Meet creates those of the users with these keys that do not exist, so that Number then knows all of them. It skips invalid keys.
+// CreateMissing creates those of the users with these keys that do not exist, so that FindUsers then finds them. It skips invalid keys.
 // It also skips the keys of users who are being erased, and returns these keys. It is for ingest: one transaction for each 2,000
 // new users of a request.
-func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, err error) {
+func (s *Service) CreateMissing(ctx context.Context, keys []string) (refused []string, err error) {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
 	})
-	for part := range slices.Chunk(fresh, meetAtOnce) {
-		left, err := s.meet(ctx, part)
+	for part := range slices.Chunk(fresh, usersPerTransaction) {
+		left, err := s.createMissing(ctx, part)
 		if err != nil {
 			return nil, err
 		}
@@ -141,8 +141,8 @@ func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, er
 	return refused, nil
 }
 
-// meet is Meet for keys that this node does not know. Other nodes may know them.
-func (s *Service) meet(ctx context.Context, fresh []string) (refused []string, err error) {
+// createMissing is CreateMissing for keys that this node does not know. Other nodes may know them.
+func (s *Service) createMissing(ctx context.Context, fresh []string) (refused []string, err error) {
 	numbers, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
 		return nil, err
@@ -171,18 +171,18 @@ func (s *Service) meet(ctx context.Context, fresh []string) (refused []string, e
 	return refused, nil
 }
 
-// Known finds a user by key without creating them; ok is false when the key was never used.
-func (s *Service) Known(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
+// FindUser finds a user by key without creating them; ok is false when the key was never used.
+func (s *Service) FindUser(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	return s.people.Number(ctx, key)
 }
 
-// KnownAll finds users by their keys without creating them; a key that was never used is absent.
-func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+// FindUsers finds users by their keys without creating them; a key that was never used is absent.
+func (s *Service) FindUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	return s.people.Numbers(ctx, keys)
 }
 
-// Remembered finds a user by key if this node has the key in its cache.
-func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
+// FindCachedUser finds a user by key if this node has the key in its cache.
+func (s *Service) FindCachedUser(key string) (number services.UserID, ok bool) {
 	return s.people.RememberedNumber(key)
 }
 
@@ -197,7 +197,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if follower == followee {
 				return nil, services.Errorf(services.Invalid, "userId: you cannot follow yourself")
 			}
-			if err := mayFollow(ctx, tx, follower, followee); err != nil {
+			if err := checkMayFollow(ctx, tx, follower, followee); err != nil {
 				return nil, err
 			}
 			// A follow that exists already does not exceed the limit, and needs no more than this statement.
@@ -222,15 +222,15 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 				return nil, err
 			}
 			tx.KeepLimit(people.Followees, follower, s.maxFollowees)
-			return nil, enqueue(ctx, tx, follower, followee)
+			return nil, enqueueFollowJobs(ctx, tx, follower, followee)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
 	}
 }
 
-// enqueue queues the jobs of a follow that began or ended: for the follower's feed, the followee's notifications, and the
+// enqueueFollowJobs queues the jobs of a follow that began or ended: for the follower's feed, the followee's notifications, and the
 // followee's number of followers, on which their mode as an author depends. The jobs read the follow when they run.
-func enqueue(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
+func enqueueFollowJobs(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.Dated()})
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 			if !deleted {
 				return nil, jobs.ErrUnchanged
 			}
-			return nil, enqueue(ctx, tx, follower, followee)
+			return nil, enqueueFollowJobs(ctx, tx, follower, followee)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
 	}
@@ -324,7 +324,7 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 		},
 		AfterApply: func(context.Context) error {
 			// This node forgets the old profile at once; the others learn of the change from the log.
-			s.people.Changed(user, changedAt)
+			s.people.RecordChange(user, changedAt)
 			return nil
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Projector.Profiles.Project(ctx, user) },

@@ -25,7 +25,7 @@ const smallLimit = 3
 
 // newNode makes the service on the engines of a world.
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: smallLimit,
+	return node{w, New(Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: smallLimit,
 		MaxMutes: smallLimit, MaxBlocks: smallLimit, MaxHides: smallLimit})}
 }
 
@@ -61,37 +61,37 @@ func (n node) wantUnchanged(what string, cmd *jobs.Command) {
 // The feed shows a follow and its end before the command is answered.
 func TestAFollowIsSeenAtOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, reader := users[0], users[1]
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		for range 3 {
 			n.Must(n.do(n.service.Follow(reader, author)))
-			n.Agree(reader)
+			n.CheckAgainstFacts(reader)
 			if entries := n.Inbox(reader); len(entries) != 1 || entries[0].Counts {
 				t.Errorf("after the follow: %+v; what is older is listed and does not count", entries)
 			}
 			n.Must(n.do(n.service.Unfollow(reader, author)))
-			n.Agree(reader)
+			n.CheckAgainstFacts(reader)
 			if entries := n.Inbox(reader); len(entries) != 0 {
 				t.Errorf("after the unfollow: %+v", entries)
 			}
 		}
-		n.Quiet(n.Fanout)
-		n.Agree(users...)
+		n.RunAllJobs(n.Fanout)
+		n.CheckAgainstFacts(users...)
 	})
 }
 
 func TestRefusedFollowsAndUnfollows(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		n.wantCode("oneself", n.service.Follow(users[0], users[0]), services.Invalid)
 		n.wantUnchanged("who is not followed", n.service.Unfollow(users[0], users[1]))
 		n.Must(n.do(n.service.Follow(users[0], users[1])))
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		n.wantUnchanged("twice", n.service.Follow(users[0], users[1]))
 		n.wantUnchanged("the other way", n.service.Unfollow(users[1], users[0]))
-		if waiting, _ := n.Jobs(); waiting != 0 {
+		if waiting, _ := n.CountJobs(); waiting != 0 {
 			t.Errorf("what was refused left %d jobs", waiting)
 		}
 		if edge, follows, err := people.Edge(t.Context(), n.Store, users[0], users[1]); !follows || err != nil {
@@ -103,7 +103,7 @@ func TestRefusedFollowsAndUnfollows(t *testing.T) {
 // A user can reach the limit and not exceed it. The error names the limit, and an unfollow makes room.
 func TestTheNumberFollowedIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(smallLimit + 2)
+		users := n.MakeUsers(smallLimit + 2)
 		reader, others := users[0], users[1:]
 		for _, other := range others[:smallLimit] {
 			n.Must(n.do(n.service.Follow(reader, other)))
@@ -133,11 +133,11 @@ func TestTheDefaultLimit(t *testing.T) {
 // new follow.
 func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(2)
+		users := n.MakeUsers(2)
 		author, reader := users[0], users[1]
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Post(author)
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		if count := n.Document(reader).FeedCount; count != 1 {
 			t.Errorf("%d are new", count)
 		}
@@ -146,7 +146,7 @@ func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 			t.Errorf("after the unfollow %d are new", count)
 		}
 		n.Must(n.do(n.service.Follow(reader, author)))
-		n.Agree(reader)
+		n.CheckAgainstFacts(reader)
 		if count := n.Document(reader).FeedCount; count != 0 || len(n.Inbox(reader)) != 1 {
 			t.Errorf("after following again %d are new, %d listed", count, len(n.Inbox(reader)))
 		}
@@ -155,14 +155,14 @@ func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 
 func TestAUserIDIsAssignedOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		if _, known, err := n.service.Known(t.Context(), "ada"); known || err != nil {
+		if _, known, err := n.service.FindUser(t.Context(), "ada"); known || err != nil {
 			t.Errorf("known before she is mentioned: %v", err)
 		}
 		const callers = 10
 		numbers := make([]services.UserID, callers)
 		var together sync.WaitGroup
 		for i := range callers {
-			together.Go(func() { numbers[i], _ = n.service.Number(t.Context(), "ada") })
+			together.Go(func() { numbers[i], _ = n.service.EnsureUser(t.Context(), "ada") })
 		}
 		together.Wait()
 		for _, number := range numbers {
@@ -170,11 +170,11 @@ func TestAUserIDIsAssignedOnce(t *testing.T) {
 				t.Errorf("numbers %v of one key", numbers)
 			}
 		}
-		if number, known, err := n.service.Known(t.Context(), "ada"); !known || number != numbers[0] || err != nil {
+		if number, known, err := n.service.FindUser(t.Context(), "ada"); !known || number != numbers[0] || err != nil {
 			t.Errorf("%d, %t, %v", number, known, err)
 		}
 		for _, key := range []string{"", " a", "a\u00a0b", "e\u0301", strings.Repeat("a", services.MaxKey+1)} {
-			if _, err := n.service.Number(t.Context(), key); services.CodeOf(err) != services.Invalid {
+			if _, err := n.service.EnsureUser(t.Context(), key); services.CodeOf(err) != services.Invalid {
 				t.Errorf("%q: %v", key, err)
 			}
 		}
@@ -184,7 +184,7 @@ func TestAUserIDIsAssignedOnce(t *testing.T) {
 // Users see a change of their own profile at once. nil leaves a field as it is, and "" removes it.
 func TestProfiles(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		user := n.Users(1)[0]
+		user := n.MakeUsers(1)[0]
 		text := func(s string) *string { return &s }
 		for _, step := range []struct {
 			name, avatar         *string
@@ -199,12 +199,12 @@ func TestProfiles(t *testing.T) {
 			cmd, err := n.service.SetProfile(user, step.name, step.avatar)
 			n.Must(err)
 			n.Must(n.do(cmd))
-			_, users, err := n.Memory.Reader.Read(t.Context(), nil, []services.UserID{user})
+			_, users, err := n.Caches.Reader.Read(t.Context(), nil, []services.UserID{user})
 			if got := users[user]; got.Name != step.wantName || got.AvatarURL != step.wantAvatar || err != nil {
 				t.Errorf("read %+v, %v; want %q, %q", got, err, step.wantName, step.wantAvatar)
 			}
 		}
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		_, copies, err := n.Redis.Copies(t.Context(), nil, []services.UserID{user})
 		if copies[user].Name != "Ada L" || err != nil {
 			t.Errorf("the copy is %+v, %v", copies[user], err)
@@ -247,7 +247,7 @@ func TestRefusedProfiles(t *testing.T) {
 }
 
 // A job for the profile of a user who was erased meanwhile writes no copy, neither for that user nor for user 0.
-func TestTheProfileOfNobodyIsNotCopied(t *testing.T) {
+func TestTheProfileOfAnErasedUserIsNotCopied(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		const nobody = 77
 		if err := n.Projector.Profiles.Project(t.Context(), nobody); err != nil {

@@ -7,14 +7,14 @@ import (
 	"tidings/services"
 )
 
-// Date is called by a function of the transaction. It sets when the event that the function applies happened, as an ID of that moment;
-// 0 is now. The function calls Date(0) at its end, because the next function in the transaction would keep the setting.
-func (tx *Tx) Date(moment services.PostID) { tx.dated = moment }
+// SetDated is called by a function of the transaction. It sets when the event that the function applies happened, as an ID of that moment;
+// 0 is now. The function calls SetDated(0) at its end, because the next function in the transaction would keep the setting.
+func (tx *Tx) SetDated(moment services.PostID) { tx.dated = moment }
 
 // Dated is the ID of the moment at which the event happened, 0 for now.
 func (tx *Tx) Dated() services.PostID { return tx.dated }
 
-// HappenedAt is the time that an event's facts get: Now, or the past moment of Date. The program's own times are always Now: the
+// HappenedAt is the time that an event's facts get: Now, or the past moment of SetDated. The program's own times are always Now: the
 // leases of nodes, the log, and rows that are kept for a limited time.
 func (tx *Tx) HappenedAt() time.Time {
 	if tx.dated != 0 {
@@ -52,12 +52,12 @@ func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Stateme
 	}
 	for {
 		// Several late events may have the same millisecond: each gets the next ID after those that the table has.
-		first, next := id.OfMillisecond()
+		first, next := id.MillisecondBounds()
 		var taken services.PostID
 		if _, err := tx.One(ctx, newest, append([]any{first, next}, further...), &taken); err != nil {
 			return 0, err
 		}
-		if id = id.After(taken); id < next {
+		if id = id.RaiseAbove(taken); id < next {
 			return id, nil
 		}
 	}

@@ -97,7 +97,7 @@ func TestParametersOfUnknownTypes(t *testing.T) {
 }
 
 // translateMigration translates every word of the migrations that SQLite lacks.
-func TestSchemaForSQLite(t *testing.T) {
+func TestTranslateMigration(t *testing.T) {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d migrations: %v", len(files), err)

@@ -18,10 +18,10 @@ import (
 	"tidings/services"
 )
 
-// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it later, else a plain
+// MapError gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it later, else a plain
 // error, which is INTERNAL. what names the statement or the step. Callers decide by the code alone: a job waits on UNAVAILABLE, and
 // counts a failed try on any other code.
-func Fault(what string, err error) error {
+func MapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func unavailable(err error) bool {
 func unavailableState(code string) bool {
 	switch code {
 	case "25006", // read only: a standby, or a database that an administrator protects
-		idleTooLong,
+		idleTooLongState,
 		"40001", // serialization failure, still after the retries
 		"40P01", // deadlock, still after the retries
 		"55P03", // a lock could not be had in time
@@ -104,15 +104,15 @@ func worthAgain(err error) bool { return conflicting(err) || errors.Is(err, errO
 // next statement came too late. The transaction has no effect, and the same work is likely to succeed when repeated.
 func conflicting(err error) bool {
 	server, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong)
+	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLongState)
 }
 
-// lost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, the transaction has no
+// isConnectionLost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, the transaction has no
 // effect. If COMMIT was sent, the outcome is unknown.
-func lost(ctx context.Context, err error) bool {
+func isConnectionLost(ctx context.Context, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	return ctx.Err() == nil && (network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
-// idleTooLong is the SQLSTATE of a transaction whose next statement did not come in time.
-const idleTooLong = "25P03"
+// idleTooLongState is the SQLSTATE of a transaction whose next statement did not come in time.
+const idleTooLongState = "25P03"

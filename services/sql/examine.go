@@ -83,7 +83,7 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	// An error of this query ends the examination, since nothing more can be asked. A fault that the answer shows does not end it.
 	err := s.db.QueryRowContext(ctx, postgresFacts).Scan(&version, &name, &standby, &readOnly, &synced, &most, &creates, &encoding, &now)
 	if err != nil {
-		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
+		x.add(services.Failure, MapError("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
 		return
 	}
 	// The duration of the query bounds the error of the clock comparison below.
@@ -121,7 +121,7 @@ func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	case err != nil && noSuchTable(err):
 		x.add(services.Fine, "it has no tables yet: the first node creates them", "")
 	case err != nil:
-		x.add(services.Failure, Fault("read the version of the tables", err).Error(), "Give the user the rights to all tables: best make it their owner.")
+		x.add(services.Failure, MapError("read the version of the tables", err).Error(), "Give the user the rights to all tables: best make it their owner.")
 	case have > newest:
 		x.add(services.Failure, fmt.Sprintf("the tables have version %d and this program knows %d", have, newest), "Use the program that wrote them, or a newer one.")
 	case have < newest:

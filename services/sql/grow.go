@@ -25,14 +25,14 @@ var growPragmas = []string{"cache_size(10)", "busy_timeout(50)", "temp_store(MEM
 // errGrown ends the transaction of a growth that succeeded.
 var errGrown = errors.New("the growth is given back")
 
-// grow checks that the database can grow. What grew is free again when it returns, whether it succeeded or not.
-func (s *DB) grow(ctx context.Context) error {
+// tryGrow checks that the database can grow. What grew is free again when it returns, whether it succeeded or not.
+func (s *DB) tryGrow(ctx context.Context) error {
 	if s.Dialect == SQLite {
-		return s.growLog(ctx)
+		return s.tryGrowLog(ctx)
 	}
 	err := s.Write(ctx, func(tx *Tx) error {
 		if _, err := tx.db.exec(ctx, growPostgres, nil); err != nil {
-			return Fault("grow", err)
+			return MapError("grow", err)
 		}
 		return errGrown
 	})
@@ -47,8 +47,8 @@ func (s *DB) grow(ctx context.Context) error {
 	return err
 }
 
-// growLog is grow for SQLite. A write needs room in the log first.
-func (s *DB) growLog(ctx context.Context) error {
+// tryGrowLog is tryGrow for SQLite. A write needs room in the log first.
+func (s *DB) tryGrowLog(ctx context.Context) error {
 	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more: so it is
 	// emptied here. If that fails, the growth shows whether the log has room.
 	s.truncateLog(ctx)
@@ -57,7 +57,7 @@ func (s *DB) growLog(ctx context.Context) error {
 		return err
 	}
 	defer s.writing.Done()
-	if err = s.writer.grow(ctx); err == nil || Refused(err) {
+	if err = s.writer.tryGrow(ctx); err == nil || Refused(err) {
 		s.truncateLog(ctx) // a rollback leaves the log as long as it grew
 	}
 	return err
@@ -70,21 +70,21 @@ func (s *DB) truncateLog(ctx context.Context) {
 	}
 }
 
-// grow makes the log grow in the writer's turn, through another connection, because the writer's connection keeps changed pages in
+// tryGrow makes the log grow in the writer's turn, through another connection, because the writer's connection keeps changed pages in
 // memory.
-func (w *writer) grow(ctx context.Context) (err error) {
+func (w *writer) tryGrow(ctx context.Context) (err error) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	db, err := sql.Open("sqlite", sqliteDSN(w.store.name, "rw", growPragmas))
 	if err != nil {
-		return Fault("grow", err)
+		return MapError("grow", err)
 	}
 	defer func() { _ = db.Close() }() // nothing was committed, so its error does not matter
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return Fault("grow", err)
+		return MapError("grow", err)
 	}
 	defer func() { _ = tx.Rollback() }() // a full disk has rolled back already
 	_, err = tx.ExecContext(ctx, growSQLite)
-	return Fault("grow", err)
+	return MapError("grow", err)
 }

@@ -19,7 +19,7 @@ import (
 type Limit struct {
 	key    int64     // tells its locks from those of other limits
 	within Statement // see NewLimit
-	end    *End      // runs check
+	end    *EndHook  // runs check
 }
 
 // NewLimit declares a limit. within returns one row if no owner is over the limit, and none otherwise. Its $1 are rows of two numbers,
@@ -28,7 +28,7 @@ func NewLimit(name string, within Statement) *Limit {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // it accepts everything
 	limit := &Limit{key: int64(int32(hash.Sum32())), within: within}
-	limit.end = NewEnd(limit.check)
+	limit.end = NewEndHook(limit.check)
 	return limit
 }
 
@@ -45,7 +45,7 @@ var errOverLimit = services.Errorf(services.Unavailable, "others fill the same l
 // is the installation.
 func (tx *Tx) KeepLimit(limit *Limit, owner services.UserID, most int) {
 	if tx.Dialect == Postgres {
-		tx.Keep(limit.end, []any{owner, most})
+		tx.KeepForEnd(limit.end, []any{owner, most})
 	}
 }
 

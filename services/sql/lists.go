@@ -6,9 +6,9 @@ import (
 	"tidings/services"
 )
 
-// MostHidden is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many rows
+// MaxHiddenRows is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many rows
 // the page is short, and reports that more follows.
-const MostHidden = services.Retention
+const MaxHiddenRows = services.Retention
 
 // ReadLists reads pages of lists, as the viewer may see them, with one statement. The parameters of the statement are the
 // pages, the greatest page size plus one, and the viewer. It selects the rows of each page in the order of its list.
@@ -18,7 +18,7 @@ const MostHidden = services.Retention
 // row has no item. A zero end means that the list has no more.
 //
 // Many lists are read for one request, such as the likes of each post of a page: one statement for all of them is one
-// round trip. Rows that the viewer may not see are skipped in SQL, at most MostHidden of a page, so that a list of
+// round trip. Rows that the viewer may not see are skipped in SQL, at most MaxHiddenRows of a page, so that a list of
 // hidden rows cannot be made to take long.
 func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []K,
 	ask func(page K) (row []any, size int), read func(scan func(...any) error, i *int) (item T, position, end P, err error),
@@ -59,9 +59,9 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	return found, err
 }
 
-// UserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first,
+// ReadUserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first,
 // followed by pointers for the item, and return the item and its position, or 0 for no item.
-func UserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
+func ReadUserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
 ) (map[services.UserPage]services.UserList[T], error) {
 	return ReadLists(ctx, r, st, viewer, pages,

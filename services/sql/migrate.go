@@ -24,11 +24,11 @@ var migrations embed.FS
 func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	steps, err := s.Dialect.steps(db)
 	if err != nil {
-		return Fault("read the migrations", err)
+		return MapError("read the migrations", err)
 	}
 	current, target, err := steps.GetVersions(ctx)
 	if err != nil {
-		return Fault("read the version of "+s.name, err)
+		return MapError("read the version of "+s.name, err)
 	}
 	// A newer program may have changed the meaning of rows: an older one must not write them.
 	if current > target {
@@ -46,7 +46,7 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	for _, step := range done {
 		s.log.Info("migrated", "step", cmp.Or(step.Source.Path, fmt.Sprint(step.Source.Version)), "took", step.Duration)
 	}
-	return Fault("migrate "+s.name, err)
+	return MapError("migrate "+s.name, err)
 }
 
 // steps are the migrations, to be applied to a database.

@@ -33,7 +33,7 @@ func TestKeysOfImportsBecomeRefs(t *testing.T) {
 				t.Fatal(err)
 			}
 			db := sqltest.Open(t, sql.Config{URL: url})
-			texts, err := sql.Column[string](t.Context(), db, sql.AdHoc("refs",
+			texts, err := sql.ReadColumn[string](t.Context(), db, sql.AdHoc("refs",
 				`SELECT type || ' ' || object || ' ' || ref || ' of ' || owner || ' ' || url || ' ' || data FROM refs ORDER BY type, object`))
 			want := []string{
 				"post 1 article-1 of 7  ", "post 2 文章 2 of 8  ", "post 10 labelled of 7 https://example.com {}", "post 11  of 7  {}", "post 13 other of 7  ",
@@ -42,7 +42,7 @@ func TestKeysOfImportsBecomeRefs(t *testing.T) {
 			if diff := cmp.Diff(want, texts); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
-			kept, err := sql.Column[string](t.Context(), db, sql.AdHoc("keys", `SELECT import_key FROM posts WHERE id IN (4, 5, 6) ORDER BY id`))
+			kept, err := sql.ReadColumn[string](t.Context(), db, sql.AdHoc("keys", `SELECT import_key FROM posts WHERE id IN (4, 5, 6) ORDER BY id`))
 			if fmt.Sprintf("%q", kept) != `[" space" "a`+"\u0301"+`" "tab\t"]` || err != nil {
 				t.Errorf("the other keys are %q, %v", kept, err)
 			}

@@ -11,7 +11,7 @@ import (
 
 // A mention that was written before the column since existed, or by a node that does not know the column, has since 0: the post has
 // mentioned the user since it was published.
-func TestMentionsOfOldTablesAreSinceThePublication(t *testing.T) {
+func TestOldMentionsDateFromThePublication(t *testing.T) {
 	for name, url := range map[string]string{
 		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).Database(t),
 	} {
@@ -26,7 +26,7 @@ func TestMentionsOfOldTablesAreSinceThePublication(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			since, err := sql.Column[int64](t.Context(), db, sql.AdHoc("since", `SELECT since FROM mentions ORDER BY mentioned`))
+			since, err := sql.ReadColumn[int64](t.Context(), db, sql.AdHoc("since", `SELECT since FROM mentions ORDER BY mentioned`))
 			if err != nil || fmt.Sprint(since) != "[0 0 0]" {
 				t.Errorf("the mentions are since %d, %v", since, err)
 			}

@@ -22,11 +22,11 @@ type answer struct {
 
 // step is a statement that a function ran, with its answer if it is known.
 type step struct {
-	name, text string
-	args       []any
-	answer     *answer // nil: not known yet
-	believed   bool    // the answer is that of the last pass, and all before it is as it was then; false: only prefetched, or not known
-	certain    bool    // the answer is an error and is final: all before the statement was settled, so it is not sent again
+	name, text    string
+	args          []any
+	answer        *answer // nil: not known yet
+	fromLastPass  bool    // the answer is that of the last pass, and all before it is as it was then; false: only prefetched, or not known
+	hasFinalError bool    // the answer is an error and is final: all before the statement was settled, so it is not sent again
 }
 
 // same reports whether a function runs this statement again, with the same arguments.
@@ -41,23 +41,23 @@ var errWaits = errors.New("sql: the answer to a statement is not known yet")
 // player answers the statements of a function from the last pass where it can, and records them for the next pass. It
 // is the queryer of the function's Tx.
 type player struct {
-	before  []step                               // the function's steps in the last pass
-	sure    bool                                 // the functions before this one are settled
-	follows bool                                 // so far the function repeats its steps of the last pass
-	steps   []step                               // the function's steps in this pass
-	waits   bool                                 // the function was stopped, because it needs an unknown answer
-	name    string                               // of the next statement
-	live    func(text string, args []any) answer // asks PostgreSQL at once, if set
+	lastSteps       []step                               // the function's steps in the last pass
+	earlierSettled  bool                                 // the functions before this one are settled
+	repeatsLastPass bool                                 // so far the function repeats its steps of the last pass
+	steps           []step                               // the function's steps in this pass
+	waits           bool                                 // the function was stopped, because it needs an unknown answer
+	name            string                               // of the next statement
+	live            func(text string, args []any) answer // asks PostgreSQL at once, if set
 }
 
 // note is the tracer of the functions: it keeps the name of the next statement for the real tracer.
 func (p *player) note(name string) { p.name = name }
 
-// believes reports whether the function repeated its last steps, with answers from the last pass alone. A statement that differs
-// from the last run is never believed, and neither is any statement after it.
-func (p *player) believes() bool {
+// allFromLastPass reports whether the function repeated its last steps, with answers from the last pass alone. A statement that differs
+// from the last run never has fromLastPass, and neither has any statement after it.
+func (p *player) allFromLastPass() bool {
 	for _, step := range p.steps {
-		if !step.believed {
+		if !step.fromLastPass {
 			return false
 		}
 	}
@@ -82,22 +82,22 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	// The function runs alone: each answer is asked for at once, and is final.
 	if p.live != nil {
 		got := p.live(text, args)
-		now.answer, now.believed = &got, true
+		now.answer, now.fromLastPass = &got, true
 		p.steps = append(p.steps, now)
 		return got
 	}
-	// If the function ran the same statement in the last pass, it gets the answer of the last pass. An error is certain only if no
+	// If the function ran the same statement in the last pass, it gets the answer of the last pass. An error is final only if no
 	// earlier answer can change.
-	if n := len(p.steps); n < len(p.before) && p.before[n].same(text, args) {
-		had := p.before[n]
+	if n := len(p.steps); n < len(p.lastSteps) && p.lastSteps[n].same(text, args) {
+		had := p.lastSteps[n]
 		failed := had.answer != nil && had.answer.err != nil
-		now.certain = failed && p.follows && (had.certain || had.believed && p.sure)
-		if !failed || now.certain {
+		now.hasFinalError = failed && p.repeatsLastPass && (had.hasFinalError || had.fromLastPass && p.earlierSettled)
+		if !failed || now.hasFinalError {
 			now.answer = had.answer
 		}
-		now.believed = p.follows && (had.believed || now.certain)
+		now.fromLastPass = p.repeatsLastPass && (had.fromLastPass || now.hasFinalError)
 	} else {
-		p.follows = false
+		p.repeatsLastPass = false
 	}
 	p.steps = append(p.steps, now)
 	switch {
@@ -108,12 +108,12 @@ func (p *player) next(text string, args []any, rows bool) answer {
 		p.waits = true
 		panic(errWaits)
 	}
-	return answer{changed: guess(text, args)}
+	return answer{changed: guessChangedRows(text, args)}
 }
 
-// guess is the number of rows that a statement changes if nothing prevents it: one, or as many as it inserts. Most statements of a
+// guessChangedRows guesses how many rows a statement changes if nothing prevents it: one, or as many as it inserts. Most statements of a
 // function name one row by its key, and callers check whether that row existed.
-func guess(text string, args []any) int64 {
+func guessChangedRows(text string, args []any) int64 {
 	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
 		return int64(reflect.ValueOf(args[0]).Len())
 	}

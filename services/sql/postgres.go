@@ -36,9 +36,9 @@ const clientCheckSetting = `SET client_connection_check_interval = '1s'`
 // server.
 const maxIdleTime = 5 * time.Minute
 
-// unheardFor is the time after which a machine that no longer answers is given up. Requests have deadlines of their own; jobs and the
+// tcpUserTimeout is the time after which a machine that no longer answers is given up. Requests have deadlines of their own; jobs and the
 // readers of the changelog have none, and would wait for as long as the system does.
-const unheardFor = 10 * time.Second
+const tcpUserTimeout = 10 * time.Second
 
 // dialer makes the connections to PostgreSQL. A connection without traffic is probed, so that a statement whose answer is awaited
 // finds out too.
@@ -127,10 +127,10 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
-	s.db, s.beats = openPool(config), openPool(config)
+	s.db, s.heartbeatDB = openPool(config), openPool(config)
 	// The node's heartbeats have a pool of their own: they must come also while all other connections wait for locks.
-	s.beats.SetMaxOpenConns(1)
-	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}
+	s.heartbeatDB.SetMaxOpenConns(1)
+	s.Heartbeats = Runner{Dialect: Postgres, db: pool{s.heartbeatDB}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)
 	// All open connections may be idle: a burst must not pay for new connections, which take some round trips each.
 	s.db.SetMaxIdleConns(cfg.MaxConns)

@@ -25,7 +25,7 @@ const (
 )
 
 // probeWrite changes no value, and yet needs the rights and the locks that a write needs. The row is there from the first migration
-// on. It needs hardly any room: see grow.
+// on. It needs hardly any room: see tryGrow.
 var probeWrite = NewStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
 
 // refusals records whether writes are refused. It is safe for concurrent use.
@@ -67,7 +67,7 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	err := s.grow(ctx)
+	err := s.tryGrow(ctx)
 	if err == nil {
 		err = s.Write(ctx, func(tx *Tx) error {
 			_, err := tx.Run(ctx, probeWrite)

@@ -28,10 +28,10 @@ type foundRows interface {
 
 // Runner runs statements and gives their errors a meaning. Both DB, for reading, and Tx are Runners.
 type Runner struct {
-	Dialect dialect
-	db      queryer
-	trace   func(statement string) // nil: not traced
-	reads   bool                   // true outside of a transaction: each read has a span of its own, while a transaction has one for all its statements
+	Dialect     dialect
+	db          queryer
+	trace       func(statement string) // nil: not traced
+	tracesReads bool                   // true outside of a transaction: each read has a span of its own, while a transaction has one for all its statements
 }
 
 // traceName tells the tracer of a test which statement comes.
@@ -44,24 +44,24 @@ func (r Runner) traceName(st Statement) {
 // Each calls scan for every row. scan gets the row's Scan.
 func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) (err error) {
 	r.traceName(st)
-	if r.reads {
+	if r.tracesReads {
 		var span trace.Span
 		ctx, span = trace.Start(ctx, "sql", st.name)
 		defer func() { span.End(err) }()
 	}
 	rows, err := r.db.query(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
-		return Fault(st.name, err)
+		return MapError(st.name, err)
 	}
 	// Err below returns an error of the rows; Close only gives the connection back.
 	defer rows.Close()
 	for rows.Next() {
-		// A scan may itself return an error with a meaning, which Fault leaves as it is.
+		// A scan may itself return an error with a meaning, which MapError leaves as it is.
 		if err := scan(rows.Scan); err != nil {
-			return Fault(st.name, err)
+			return MapError(st.name, err)
 		}
 	}
-	return Fault(st.name, rows.Err())
+	return MapError(st.name, rows.Err())
 }
 
 // One reads the first row, if there is one. Without a row, into stays unchanged.
@@ -83,8 +83,8 @@ type Reader interface {
 	One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error)
 }
 
-// Column reads the rows of a statement with one column.
-func Column[T any](ctx context.Context, r Reader, st Statement, args ...any) (values []T, err error) {
+// ReadColumn reads the rows of a statement with one column.
+func ReadColumn[T any](ctx context.Context, r Reader, st Statement, args ...any) (values []T, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var value T
 		err := scan(&value)
@@ -99,10 +99,10 @@ func (r Runner) Run(ctx context.Context, st Statement, args ...any) (int, error)
 	r.traceName(st)
 	result, err := r.db.exec(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
-		return 0, Fault(st.name, err)
+		return 0, MapError(st.name, err)
 	}
 	changed, err := result.RowsAffected()
-	return int(changed), Fault(st.name, err)
+	return int(changed), MapError(st.name, err)
 }
 
 // Insert inserts the rows and returns the number of inserted rows.

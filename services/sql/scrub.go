@@ -18,8 +18,8 @@ import (
 // not zero are read again within a write transaction, which overwrites the bytes with zeros. A page that is not understood with
 // certainty is left alone: it is bad to keep a deleted name, but worse to lose a row.
 
-// Scrubbed is a part of a file that was scrubbed. The caller keeps Next, so that a restart goes on there.
-type Scrubbed struct {
+// ScrubbedPart is a part of a file that was scrubbed. The caller keeps Next, so that a restart goes on there.
+type ScrubbedPart struct {
 	Next  int64 // the position of the next part
 	More  bool  // there is a next part
 	Pages int   // pages in which deleted data was found
@@ -29,27 +29,27 @@ type Scrubbed struct {
 // with auto_vacuum, or with a damaged list of free pages.
 var ErrUnknownPages = errors.New("the pages of the file are not as they should be")
 
-// Damage describes the first fault of a SQLite file, "" for none. It reads the whole file. A damaged file must not be scrubbed: its
+// FindDamage describes the first fault of a SQLite file, "" for none. It reads the whole file. A damaged file must not be scrubbed: its
 // list of free pages may contain pages that are in use.
-func (s *DB) Damage(ctx context.Context) (what string, err error) {
+func (s *DB) FindDamage(ctx context.Context) (what string, err error) {
 	if s.Dialect != SQLite {
 		return "", nil
 	}
 	// 1 is the number of faults after which the check stops: one is enough.
 	rows, err := s.db.QueryContext(ctx, `PRAGMA quick_check(1)`)
 	if err != nil {
-		return "", Fault("check the file", err)
+		return "", MapError("check the file", err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if err := rows.Scan(&what); err != nil {
-			return "", Fault("check the file", err)
+			return "", MapError("check the file", err)
 		}
 	}
 	if what == "ok" {
 		what = ""
 	}
-	return what, Fault("check the file", rows.Err())
+	return what, MapError("check the file", rows.Err())
 }
 
 // Scrub overwrites the data that deleted and changed rows have left in one part of a SQLite file, which begins at page after+1. It
@@ -58,7 +58,7 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 //
 // When SQLite moves rows to another page, deleted data may move with them, so one round can miss that data while others write. A
 // second round finds it. The old content of a page stays in the write-ahead log until EmptyLog is called.
-func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) {
+func (s *DB) Scrub(ctx context.Context, after int64) (part ScrubbedPart, err error) {
 	if s.Dialect != SQLite {
 		return part, nil
 	}
@@ -66,7 +66,7 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 	var file fileFormat
 	read, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // the whole part is read in one snapshot
 	if err != nil {
-		return part, Fault("scrub", err)
+		return part, MapError("scrub", err)
 	}
 	defer func() { _ = read.Rollback() }()
 	if file, err = readFormat(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
@@ -74,20 +74,20 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 	}
 	// The snapshot ends before the writes, because it would keep the log from being emptied.
 	if err = firstError(err, read.Rollback()); err != nil {
-		return part, Fault("scrub", err)
+		return part, MapError("scrub", err)
 	}
 	if !file.known() {
 		return part, ErrUnknownPages
 	}
 	// Each transaction writes few pages, because other writes wait meanwhile.
 	for some := range slices.Chunk(left, scrubWrites) {
-		if err := s.Write(ctx, func(tx *Tx) error { return Fault("scrub", overwrite(ctx, tx.db, some)) }); err != nil {
+		if err := s.Write(ctx, func(tx *Tx) error { return MapError("scrub", overwrite(ctx, tx.db, some)) }); err != nil {
 			return part, err
 		}
 	}
 	// The part is done even if some of its pages could not be understood: Pages counts only those in which data was found.
 	next := after + scrubPages
-	return Scrubbed{Next: next, More: next < file.pages, Pages: len(left)}, nil
+	return ScrubbedPart{Next: next, More: next < file.pages, Pages: len(left)}, nil
 }
 
 // Scrubs reports whether Scrub does anything: on SQLite.
@@ -113,17 +113,17 @@ func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 	defer w.turn.Unlock()
 	rows, err := w.conn.query(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
 	if err != nil {
-		return false, Fault("empty the log", err)
+		return false, MapError("empty the log", err)
 	}
 	defer rows.Close()
 	// SQLite answers with one row: whether something kept it from emptying the log, and how far it came.
 	var stopped, pages, copied int
 	for rows.Next() {
 		if err := rows.Scan(&stopped, &pages, &copied); err != nil {
-			return false, Fault("empty the log", err)
+			return false, MapError("empty the log", err)
 		}
 	}
-	return stopped == 0 && rows.Err() == nil, Fault("empty the log", rows.Err())
+	return stopped == 0 && rows.Err() == nil, MapError("empty the log", rows.Err())
 }
 
 // The numbers of pages that a part has, and that one transaction reads again and writes.

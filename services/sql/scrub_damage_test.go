@@ -148,7 +148,7 @@ var damages = map[string]struct {
 	}, false},
 }
 
-// Damage reports a damaged file. If the file is scrubbed all the same, nothing that can still be read is overwritten.
+// FindDamage reports a damaged file. If the file is scrubbed all the same, nothing that can still be read is overwritten.
 func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 			}
 			f.with(func(db *sql.DB) {
 				sound = rows(db)
-				if damage, err := db.Damage(t.Context()); damage != "" || err != nil {
+				if damage, err := db.FindDamage(t.Context()); damage != "" || err != nil {
 					t.Errorf("a sound file: %q, %v", damage, err)
 				}
 			})
@@ -171,12 +171,12 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 			var leaf []byte
 			f.change(func(data []byte) { leaf = slices.Clone(page(data, fullLeaves(data)[0])) })
 			f.with(func(db *sql.DB) {
-				if damage, err := db.Damage(t.Context()); damage == "" || err != nil {
+				if damage, err := db.FindDamage(t.Context()); damage == "" || err != nil {
 					t.Errorf("the damage is not found: %q, %v", damage, err)
 				}
 				before = rows(db)
 				var err error
-				for part := (sql.Scrubbed{More: true}); part.More && err == nil; {
+				for part := (sql.ScrubbedPart{More: true}); part.More && err == nil; {
 					part, err = db.Scrub(t.Context(), part.Next)
 				}
 				if errors.Is(err, sql.ErrUnknownPages) != c.refused || err != nil && !c.refused {

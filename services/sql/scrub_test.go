@@ -120,7 +120,7 @@ func (f *scrubFile) forget() {
 func (f *scrubFile) scrub(rounds int) {
 	f.Helper()
 	for range rounds {
-		for part := (sql.Scrubbed{More: true}); part.More; {
+		for part := (sql.ScrubbedPart{More: true}); part.More; {
 			var err error
 			if part, err = f.Scrub(f.Context(), part.Next); err != nil {
 				f.Fatal(err)
@@ -292,12 +292,12 @@ func TestEmptyLogWaitsForNoReader(t *testing.T) {
 }
 
 // On PostgreSQL a scrub does nothing, and a closed database is refused.
-func TestScrubElsewhere(t *testing.T) {
+func TestScrubOnPostgresAndOnAClosedDatabase(t *testing.T) {
 	db := sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)})
-	if part, err := db.Scrub(t.Context(), 0); part != (sql.Scrubbed{}) || err != nil || db.Scrubs() {
+	if part, err := db.Scrub(t.Context(), 0); part != (sql.ScrubbedPart{}) || err != nil || db.Scrubs() {
 		t.Errorf("PostgreSQL is scrubbed: %+v, %v", part, err)
 	}
-	if damage, err := db.Damage(t.Context()); damage != "" || err != nil {
+	if damage, err := db.FindDamage(t.Context()); damage != "" || err != nil {
 		t.Errorf("PostgreSQL is checked: %q, %v", damage, err)
 	}
 	if emptied, err := db.EmptyLog(t.Context()); !emptied || err != nil {

@@ -17,7 +17,7 @@
 //   - PostgreSQL runs a single function as usual (write.go), and the functions of a batch in passes that send the statements of all
 //     of them in one round trip (together.go, player.go).
 //
-// An End (ends.go) is work that a transaction does once at its end, for all of its functions.
+// An EndHook (ends.go) is work that a transaction does once at its end, for all of its functions.
 package sql
 
 import (
@@ -59,8 +59,8 @@ type DB struct {
 	clock       services.Clock
 	log         *slog.Logger
 	db          *sql.DB   // PostgreSQL: everything; SQLite: the readers
-	beats       *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
-	Pulse       Runner    // through beats
+	heartbeatDB *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
+	Heartbeats  Runner    // through heartbeatDB
 	writer      *writer   // SQLite only
 	lock        io.Closer // SQLite only: on the file
 
@@ -80,7 +80,7 @@ type DB struct {
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// The tokens of a process begin with a random text, so that it can tell its own leases from those of the process
 	// before it.
-	s := &DB{clock: cfg.Clock, log: cfg.Log, TokenPrefix: rand.Text(), Runner: Runner{trace: cfg.Trace, reads: true}}
+	s := &DB{clock: cfg.Clock, log: cfg.Log, TokenPrefix: rand.Text(), Runner: Runner{trace: cfg.Trace, tracesReads: true}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}
 	}
@@ -135,7 +135,7 @@ func (s *DB) release() error {
 		}
 	}
 	// Readers go first: SQLite's writer can only empty its log when nobody reads it.
-	for _, db := range []*sql.DB{s.db, s.beats} {
+	for _, db := range []*sql.DB{s.db, s.heartbeatDB} {
 		if db != nil {
 			keep(db.Close())
 		}
@@ -146,7 +146,7 @@ func (s *DB) release() error {
 	if s.lock != nil {
 		keep(s.lock.Close())
 	}
-	return Fault("close "+s.name, first)
+	return MapError("close "+s.name, first)
 }
 
 // begin admits a write, unless Close was called. The caller calls s.writing.Done after it.
@@ -163,7 +163,7 @@ func (s *DB) begin() error {
 
 // Ping checks that the database answers. UNAVAILABLE when it does not before ctx ends.
 func (s *DB) Ping(ctx context.Context) error {
-	return Fault("ping "+s.name, s.db.PingContext(ctx))
+	return MapError("ping "+s.name, s.db.PingContext(ctx))
 }
 
 // Now is the time that a transaction or a read uses: UTC, to the microsecond.

@@ -54,11 +54,11 @@ type script struct {
 	sent           int   // the number of steps in the last pass
 	settled        bool  // the run repeated the steps that were sent, with their answers
 	// kept are the values of this run for the ends; a function that failed has none.
-	kept []kept
+	kept []keptValue
 }
 
-// together is a batch on one connection.
-type together struct {
+// functionBatch is a batch on one connection.
+type functionBatch struct {
 	store   *DB
 	conn    *pgx.Conn
 	tx      *Tx
@@ -87,16 +87,16 @@ type together struct {
 func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return repeatError(Fault("begin", err), len(fns)), false
+		return repeatError(MapError("begin", err), len(fns)), false
 	}
 	committing := false
 	defer func() { _ = conn.Close() }() // it goes back to the pool
 	// The driver's own connection is needed: database/sql has no batches.
 	err = conn.Raw(func(raw any) error {
 		// The transaction begins with the first pass, so that BEGIN needs no round trip of its own.
-		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), inOrder: isInOrder(ctx), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
+		t := &functionBatch{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), inOrder: isInOrder(ctx), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
-		// One more function runs after all of fns: for each End, it passes on the values that fns have kept for it.
+		// One more function runs after all of fns: for each EndHook, it passes on the values that fns have kept for it.
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
 		var err error
 		errs, err = t.run(ctx, last)
@@ -109,11 +109,11 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 	if err == nil {
 		return errs, false
 	}
-	return repeatError(Fault("write a batch", err), len(fns)), !last && (worthAgain(err) || !committing && lost(ctx, err))
+	return repeatError(MapError("write a batch", err), len(fns)), !last && (worthAgain(err) || !committing && isConnectionLost(ctx, err))
 }
 
 // rollback ends a transaction without a result. An error means that the connection is unusable.
-func (t *together) rollback() error {
+func (t *functionBatch) rollback() error {
 	if t.conn.IsClosed() {
 		return driver.ErrBadConn
 	}
@@ -123,13 +123,13 @@ func (t *together) rollback() error {
 }
 
 // control runs statements without parameters in one round trip, also in a transaction that an error has aborted.
-func (t *together) control(ctx context.Context, texts string) error {
+func (t *functionBatch) control(ctx context.Context, texts string) error {
 	_, err := t.conn.PgConn().Exec(ctx, texts).ReadAll()
-	return Fault(texts, err)
+	return MapError(texts, err)
 }
 
 // run makes passes until all functions are settled, and commits.
-func (t *together) run(ctx context.Context, last bool) (errs []error, err error) {
+func (t *functionBatch) run(ctx context.Context, last bool) (errs []error, err error) {
 	for t.play(false); !t.settle(); t.play(false) {
 		if err := cmp.Or(ctx.Err(), t.conflict()); err != nil && (ctx.Err() != nil || !last) {
 			return nil, err
@@ -160,7 +160,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		err = pgx.ErrTxCommitRollback
 	}
 	if err != nil {
-		return nil, Fault("commit", err)
+		return nil, MapError("commit", err)
 	}
 	if t.tx.signalled {
 		t.store.callOnSignal()
@@ -182,7 +182,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 
 // conflict is the error of the first function that PostgreSQL aborted in favour of another transaction. The whole batch
 // is repeated then: what the function had read may have changed.
-func (t *together) conflict() error {
+func (t *functionBatch) conflict() error {
 	for _, script := range t.scripts {
 		if conflicting(script.failed) {
 			return script.failed
@@ -193,8 +193,8 @@ func (t *together) conflict() error {
 
 // play runs the functions that are not final with the answers known so far. After a prefetch it runs only the functions that
 // waited, because they have new answers, and the last function, because the others may have kept more values for the ends.
-func (t *together) play(prefetched bool) {
-	var all []kept
+func (t *functionBatch) play(prefetched bool) {
+	var all []keptValue
 	sure := true // all functions before are final or settled
 	for i := range t.scripts {
 		end := i == len(t.scripts)-1
@@ -208,7 +208,7 @@ func (t *together) play(prefetched bool) {
 			if end { // the last function runs the ends of all others
 				t.tx.kept = all
 			}
-			t.scripts[i] = t.playOne(i, &player{before: t.scripts[i].steps, sure: sure, follows: true})
+			t.scripts[i] = t.playOne(i, &player{lastSteps: t.scripts[i].steps, earlierSettled: sure, repeatsLastPass: true})
 		}
 		sure = sure && (i < t.base || t.scripts[i].settled)
 		all = append(all, t.scripts[i].kept...)
@@ -217,7 +217,7 @@ func (t *together) play(prefetched bool) {
 
 // playOne runs one function with the known answers. Its times and IDs are those of its last run: with new ones it would issue other
 // statements and never settle. It is settled if it issued exactly the statements that were sent, with PostgreSQL's answers to all of them.
-func (t *together) playOne(i int, p *player) (now script) {
+func (t *functionBatch) playOne(i int, p *player) (now script) {
 	before := t.scripts[i]
 	calls := 0
 	t.tx.Now = t.first.Add(time.Duration(i) * time.Microsecond)
@@ -243,16 +243,16 @@ func (t *together) playOne(i int, p *player) (now script) {
 		now.kept = t.tx.kept
 	}
 	now.changedNothing, now.undone, now.sent = !p.changed(), before.undone, before.sent
-	// Settled: this run issued the statements that were sent, and believes reports that each answer is PostgreSQL's. Its changes are
+	// Settled: this run issued the statements that were sent, and allFromLastPass reports that each answer is PostgreSQL's. Its changes are
 	// in the transaction, or are undone if it failed.
 	sent := t.begun && len(before.steps) == len(now.steps) && (now.changedNothing || now.undone == (now.failed != nil))
-	now.settled = sent && !now.waits && p.believes()
+	now.settled = sent && !now.waits && p.allFromLastPass()
 	return now
 }
 
 // call runs a function as DB.call does, and stops it where it needs an unknown answer. With InOrder, a function is behind only as
 // far as the answers are known: the next pass calls it again.
-func (t *together) call(i int) (err error) {
+func (t *functionBatch) call(i int) (err error) {
 	if end := i == len(t.fns)-1; t.inOrder && i > 0 && !end && services.FailedForNow(t.scripts[i-1].failed) {
 		return ErrBehind
 	}
@@ -266,7 +266,7 @@ func (t *together) call(i int) (err error) {
 
 // id returns the ID for a function's call of NewID. It is the same in every pass, and the IDs rise in the order of the functions:
 // row k has an ID for each function's call k.
-func (t *together) id(function, call int, next func() services.PostID) services.PostID {
+func (t *functionBatch) id(function, call int, next func() services.PostID) services.PostID {
 	for call >= len(t.ids) {
 		ids := make([]services.PostID, len(t.scripts))
 		for i := range ids {
@@ -280,7 +280,7 @@ func (t *together) id(function, call int, next func() services.PostID) services.
 // settle makes the functions before the savepoint of the last pass final if all of them are settled. It reports whether all
 // functions are settled in a transaction that can be committed: a transaction that the last pass aborted needs another pass,
 // without the failing statement.
-func (t *together) settle() bool {
+func (t *functionBatch) settle() bool {
 	first := t.base
 	for first < len(t.scripts) && t.scripts[first].settled {
 		first++

@@ -24,7 +24,7 @@ const (
 
 // undoLastPass lists the statements to send before a pass. They roll back the last pass, but not the functions that are final. If the
 // transaction has not begun yet, they begin it.
-func (t *together) undoLastPass() []string {
+func (t *functionBatch) undoLastPass() []string {
 	switch {
 	case !t.begun && len(t.fns) > longBatch:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatchKey + ")", "SAVEPOINT batch"}
@@ -59,7 +59,7 @@ func (r *roundTrip) queue(of *step, text string, args ...any) {
 }
 
 // send sends the statements of a round trip together, and reads their answers.
-func (t *together) send(ctx context.Context, r *roundTrip) error {
+func (t *functionBatch) send(ctx context.Context, r *roundTrip) error {
 	err := t.read(t.conn.SendBatch(ctx, &r.batch), r.asked)
 	t.begun = t.conn.PgConn().TxStatus() != 'I'
 	// When a statement could not be sent, neither its function nor the statements that were run before it are known. So all functions run
@@ -73,7 +73,7 @@ func (t *together) send(ctx context.Context, r *roundTrip) error {
 
 // repeatPrefetch makes prefetches as long as they save time. The first round trip of a batch is a pass: it has nothing to repeat yet,
 // and its answers are no guesses.
-func (t *together) repeatPrefetch(ctx context.Context) error {
+func (t *functionBatch) repeatPrefetch(ctx context.Context) error {
 	if len(t.fns) <= longBatch {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (t *together) repeatPrefetch(ctx context.Context) error {
 }
 
 // weigh counts the statements of a prefetch, one for each function that waits for rows, and the statements of a pass.
-func (t *together) weigh() (waiting, all int) {
+func (t *functionBatch) weigh() (waiting, all int) {
 	for _, script := range t.scripts[t.base:] {
 		all += len(script.steps)
 		if script.waits {
@@ -102,14 +102,14 @@ func (t *together) weigh() (waiting, all int) {
 }
 
 // onlyWaits reports whether every function that is not settled waits for rows.
-func (t *together) onlyWaits() bool {
+func (t *functionBatch) onlyWaits() bool {
 	return !slices.ContainsFunc(t.scripts, func(s script) bool { return !s.settled && !s.waits })
 }
 
 // prefetch asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so it
 // costs only these statements. The answers are guesses: the writes of the function itself and of the functions before it may not
 // have been sent, or may be the writes of the last pass. The next pass undoes the prefetch and checks the answers.
-func (t *together) prefetch(ctx context.Context) error {
+func (t *functionBatch) prefetch(ctx context.Context) error {
 	r := &roundTrip{}
 	for _, script := range t.scripts[t.base:] {
 		if script.waits {
@@ -120,7 +120,7 @@ func (t *together) prefetch(ctx context.Context) error {
 	err := t.send(ctx, r)
 	t.whole = false
 	for _, step := range r.asked {
-		step.believed = false
+		step.fromLastPass = false
 	}
 	// A failed statement aborts the transaction, so nothing more can be prefetched. It need not be a fault of the function: writes that the
 	// statement depends on may not have been sent. The next pass sends all in order and shows whether the function really fails.
@@ -132,7 +132,7 @@ func (t *together) prefetch(ctx context.Context) error {
 
 // canExtend reports whether it is enough to send the steps that are new since the last pass: the answers of that pass still hold, and all
 // new steps come after its steps.
-func (t *together) canExtend() bool {
+func (t *functionBatch) canExtend() bool {
 	if !t.whole || t.aborted || t.placed {
 		return false
 	}
@@ -145,7 +145,7 @@ func (t *together) canExtend() bool {
 			return false
 		}
 		for _, step := range script.steps[:script.sent] {
-			if !step.believed {
+			if !step.fromLastPass {
 				return false
 			}
 		}
@@ -155,7 +155,7 @@ func (t *together) canExtend() bool {
 }
 
 // extend sends the steps that the last pass has not sent, and reads their answers.
-func (t *together) extend(ctx context.Context) error {
+func (t *functionBatch) extend(ctx context.Context) error {
 	t.passes-- // it repeats nothing
 	r := &roundTrip{}
 	for i := t.base; i < len(t.scripts); i++ {
@@ -169,7 +169,7 @@ func (t *together) extend(ctx context.Context) error {
 }
 
 // pass sends the steps of the functions and reads the answers.
-func (t *together) pass(ctx context.Context) error {
+func (t *functionBatch) pass(ctx context.Context) error {
 	if t.canExtend() {
 		return t.extend(ctx)
 	}
@@ -197,7 +197,7 @@ func (t *together) pass(ctx context.Context) error {
 		}
 		for k := range script.steps {
 			step := &script.steps[k]
-			step.believed = false
+			step.fromLastPass = false
 			// A statement whose error is known is not sent: it would abort the transaction again.
 			if step.answer == nil || step.answer.err == nil {
 				r.queue(step, step.text, step.args...)
@@ -216,7 +216,7 @@ func (t *together) pass(ctx context.Context) error {
 }
 
 // controlAll runs statements one by one, up to the first error.
-func (t *together) controlAll(ctx context.Context, texts []string) error {
+func (t *functionBatch) controlAll(ctx context.Context, texts []string) error {
 	for _, text := range texts {
 		if err := t.control(ctx, text); err != nil {
 			return err
@@ -226,7 +226,7 @@ func (t *together) controlAll(ctx context.Context, texts []string) error {
 }
 
 // read takes the answers of a round trip. The error of a statement ends the round trip: the statements after it were not run.
-func (t *together) read(results pgx.BatchResults, asked []*step) error {
+func (t *functionBatch) read(results pgx.BatchResults, asked []*step) error {
 	t.aborted = false
 	for _, step := range asked {
 		got := readAnswer(results)
@@ -237,26 +237,26 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 			// function is not known, because all statements were prepared before the first one was run.
 			if !ok || unsent || step == nil || conflicting(got.err) || unavailableState(server.Code) {
 				_ = results.Close() // the error is known already
-				return Fault("run a batch", got.err)
+				return MapError("run a batch", got.err)
 			}
 			t.aborted = true
 		}
 		if step != nil {
-			step.answer, step.believed = &got, true
+			step.answer, step.fromLastPass = &got, true
 		}
 		if t.aborted {
 			break
 		}
 	}
 	if err := results.Close(); err != nil && !t.aborted {
-		return Fault("run a batch", err)
+		return MapError("run a batch", err)
 	}
 	return nil
 }
 
 // runAlone runs the next function statement by statement, and makes it final. It waits for each answer, so it cannot guess
 // wrong.
-func (t *together) runAlone(ctx context.Context) error {
+func (t *functionBatch) runAlone(ctx context.Context) error {
 	if err := t.controlAll(ctx, append(t.undoLastPass(), savepoint)); err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (t *together) runAlone(ctx context.Context) error {
 	t.scripts[i] = now
 	for k := i + 1; k < len(t.scripts); k++ { // the rollback has undone their steps of the last pass
 		for n := range t.scripts[k].steps {
-			t.scripts[k].steps[n].believed = false
+			t.scripts[k].steps[n].fromLastPass = false
 		}
 	}
 	t.base, t.cut, t.passes = i+1, i+1, 0

@@ -18,13 +18,13 @@ type Tx struct {
 	// later, so that the facts of a batch sort in the order of its functions.
 	Now time.Time
 
-	// dated is set while a function applies an event of the past: it is the ID of the moment at which that event happened, see Date.
+	// dated is set while a function applies an event of the past: it is the ID of the moment at which that event happened, see SetDated.
 	// 0: the event happens now.
 	dated     services.PostID
 	newID     func(next func() services.PostID) services.PostID // nil: each is a new one
 	readClock func(read func() time.Time) time.Time             // nil: each is read anew
 	Began     time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
-	kept      []kept                                            // the values that Keep kept for the end of the transaction
+	kept      []keptValue                                       // the values that KeepForEnd kept for the end of the transaction
 	// signalled says that the functions of OnSignal are called after the commit. It stays true when the function that set it fails and is
 	// rolled back: an extra signal does no harm.
 	signalled bool
@@ -111,7 +111,7 @@ func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgre
 	}
 	// The span covers the caller's wait: on SQLite several callers share one transaction.
 	ctx, span := trace.Start(ctx, "sql", "transaction")
-	span.Count(len(fns))
+	span.SetCount(len(fns))
 	if s.Dialect == SQLite {
 		errs = s.writer.write(ctx, fns)
 	} else {
@@ -149,7 +149,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run tryPo
 		}
 		// Transactions that conflicted once conflict again unless their waits differ.
 		if err := sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)); err != nil {
-			return repeatError(Fault("write again after a conflict", err), len(fns))
+			return repeatError(MapError("write again after a conflict", err), len(fns))
 		}
 	}
 }
@@ -168,12 +168,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // tryAlone is a tryPostgres for one function, which waits for the answer to each of its statements.
 func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
-	end := func(err error) ([]error, bool) { return []error{err}, !last && (worthAgain(err) || lost(ctx, err)) }
+	end := func(err error) ([]error, bool) {
+		return []error{err}, !last && (worthAgain(err) || isConnectionLost(ctx, err))
+	}
 	// With read committed, each statement sees what is committed by then. A statement locks the rows that it reads if they must not
 	// change meanwhile.
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return []error{Fault("begin", err)}, false
+		return []error{MapError("begin", err)}, false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
 	// The time is taken after BEGIN, which may have waited for a connection: an earlier time would precede those of transactions that began
@@ -190,7 +192,7 @@ func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (er
 	if err == nil && tx.signalled {
 		s.callOnSignal()
 	}
-	return []error{Fault("commit", err)}, conflicting(err) && !last
+	return []error{MapError("commit", err)}, conflicting(err) && !last
 }
 
 // These statements are for the savepoint around one function. Its name may repeat: a savepoint hides an older one of its name until it
@@ -245,7 +247,7 @@ func (tx *Tx) control(ctx context.Context, text string) error {
 		ctx = context.WithoutCancel(ctx)
 	}
 	_, err := tx.db.exec(ctx, text, nil)
-	return Fault(text, err)
+	return MapError(text, err)
 }
 
 // call runs the function and turns a panic into an error: one caller's bug must not end the writer that serves all.
@@ -260,6 +262,6 @@ func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 
 // logPanic logs a panic with its stack, and is the error that the caller gets instead.
 func (s *DB) logPanic(cause any) error {
-	s.log.Error("a write panicked", "error", services.Panicked(cause))
+	s.log.Error("a write panicked", "error", services.NewPanicError(cause))
 	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
 }

@@ -14,16 +14,16 @@ import (
 // groupSize is the number of functions from which on a transaction takes no further request. One WriteAll is never split.
 const groupSize = 256
 
-// A request of more than fewFunctions functions, such as a batch of an ingest, is long, and so is one under Bulk. A user waits for a short
+// A request of more than fewFunctions functions, such as a batch of an ingest, is long, and so is one under WithBulk. A user waits for a short
 // request, so it shares no transaction with a long one, and waits for one of them at most: the two kinds take turns.
 const fewFunctions = 20
 
-// bulkKey is the context key of Bulk.
+// bulkKey is the context key of WithBulk.
 type bulkKey struct{}
 
-// Bulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
+// WithBulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
 // many users. It matters on SQLite, which has one writer.
-func Bulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulkKey{}, true) }
+func WithBulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulkKey{}, true) }
 
 // Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
 // caller whose deadline passes is answered between two of them. A caller without a deadline is answered after lockTries tries:
@@ -118,14 +118,14 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	select {
 	case queue <- r:
 	case <-ctx.Done():
-		return repeatError(Fault("wait for a turn to write", ctx.Err()), len(fns))
+		return repeatError(MapError("wait for a turn to write", ctx.Err()), len(fns))
 	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		// The writer skips the request when its turn comes.
 		if r.taken.CompareAndSwap(false, true) {
-			return repeatError(Fault("wait for a turn to write", ctx.Err()), len(fns))
+			return repeatError(MapError("wait for a turn to write", ctx.Err()), len(fns))
 		}
 		<-r.done
 	}
@@ -144,7 +144,7 @@ func (w *writer) run() {
 	}()
 	now, other := w.short, w.long
 	for {
-		first, queue := next(now, other)
+		first, queue := takeRequest(now, other)
 		if first == nil {
 			break
 		}
@@ -156,8 +156,8 @@ func (w *writer) run() {
 	finished = true
 }
 
-// next takes a request from one of two queues, of the first if both have some, and waits while both are empty. nil: both are closed.
-func next(first, second chan *request) (r *request, from chan *request) {
+// takeRequest takes a request from one of two queues, of the first if both have some, and waits while both are empty. nil: both are closed.
+func takeRequest(first, second chan *request) (r *request, from chan *request) {
 	select {
 	case r, open := <-first:
 		if open {
@@ -274,7 +274,7 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 			_, timed := r.ctx.Deadline()
 			switch over := r.ctx.Err(); {
 			case over != nil:
-				r.fail(Fault("wait for the write lock", over))
+				r.fail(MapError("wait for the write lock", over))
 				r.end()
 			case try >= lockTries && !timed:
 				r.fail(services.Wrapf(services.Unavailable, err, "another process holds the write lock of the database file"))
@@ -307,7 +307,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	}
 	signal := false
 	for _, r := range group {
-		// Each caller has a Tx of its own: the times of the caller's functions rise, and an End (see NewEnd) gets only the values that
+		// Each caller has a Tx of its own: the times of the caller's functions rise, and an EndHook (see NewEndHook) gets only the values that
 		// these functions kept.
 		tx := w.store.newTx(len(r.fns), w.conn)
 		// errs is made anew: the request may have been tried before in a group that SQLite dropped.
@@ -325,7 +325,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
-		// The request's Ends (see NewEnd) run without a deadline: they do work for all of its functions.
+		// The request's EndHooks (see NewEndHook) run without a deadline: they do work for all of its functions.
 		ends := func(tx *Tx) error { return tx.runEnds(context.WithoutCancel(r.ctx)) }
 		if err := w.store.call(ends, tx); err != nil {
 			fail(err)
@@ -356,5 +356,5 @@ func dropCause(failed, err error) error {
 // control runs a statement of the writer's own on the writing connection, without a caller's context.
 func (w *writer) control(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
-	return Fault(text, err)
+	return MapError(text, err)
 }

@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// items are the items that explain the difference of two states. The zero value is for a difference without items.
-type items struct {
+// differenceItems are the items that explain the difference of two states. The zero value is for a difference without items.
+type differenceItems struct {
 	news []Cause          // the newest items of parts that rose or moved, if they are newer than any reported item
 	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: a part is absent if none of its items alerts any more
 }
@@ -19,9 +19,9 @@ type items struct {
 // messages. A part that is only shown, such as a dot, is no reason to wake a phone.
 func (s State) mayAlert(part Part) bool { return part.InTotal || s.part(part.Source, "").InTotal }
 
-// fallen lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the
+// fallenParts lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the
 // counts do not say whether the item that alerted was read, or another item. The parts are in the order of their names.
-func (s State) fallen(before State) (parts []Part) {
+func (s State) fallenParts(before State) (parts []Part) {
 	for _, name := range slices.Sorted(maps.Keys(before.Alerts)) {
 		alert := before.Alerts[name]
 		part := s.part(alert.Source, alert.Part)
@@ -86,8 +86,8 @@ func (s State) AlertVersion() (version uint64) {
 
 // explain looks up the items that explain the difference of two states. If no part rose, moved or fell it reads nothing: most
 // changes only raise a version or clear a count.
-func (s *Service) explain(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
-	risen, moved, fallen := now.risen(before), now.moved(before), now.fallen(before)
+func (s *Service) explain(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since alertStart) (found differenceItems, err error) {
+	risen, moved, fallen := now.risenParts(before), now.movedParts(before), now.fallenParts(before)
 	if len(risen)+len(moved)+len(fallen) == 0 {
 		return found, nil
 	}
@@ -123,11 +123,11 @@ func (s *Service) explain(ctx context.Context, user services.UserID, badges *ser
 		}
 		// An item of a part that only fell is no news. Neither is an old item that raised the count: by an import, by the end of a
 		// mute, or by a follow mode in which more counts.
-		if !rose[name] && (!shifted[name] || item.Loose) || item.At.Before(since.of(source)) || item.At.Before(recent) {
+		if !rose[name] && (!shifted[name] || item.AtIsUncertain) || item.At.Before(since.of(source)) || item.At.Before(recent) {
 			continue
 		}
 		// The item was reported already. An item of the same time with another ID is a new one.
-		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
+		if seen, some := before.newestReported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
 			continue
 		}
 		found.news = append(found.news, cause)

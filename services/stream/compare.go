@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	batch        = 500             // users compared at once
+	batchSize    = 500             // users compared at once
 	newestAtOnce = 8               // users whose newest items are read at once
 	retryAfter   = 2 * time.Second // until a user whose badges could not be read is tried again
 	alertFor     = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
 )
 
-// compared is a due user with what the comparison found. If the comparison failed, the user's mark stays and the user is tried
+// comparison is a due user with what comparing the badges found. If the comparison failed, the user's mark stays and the user is tried
 // again.
-type compared struct {
+type comparison struct {
 	dueUser
-	before Change    // its Seq is 0 without one
-	state  State     // the badges now
-	items  items     // the items that explain the difference
-	differ bool      // a change is to be written
-	next   time.Time // when time alone changes the badges
-	failed error     // why the user could not be compared
+	before  Change          // its Seq is 0 without one
+	state   State           // the badges now
+	items   differenceItems // the items that explain the difference
+	differs bool            // a change is to be written
+	next    time.Time       // when time alone changes the badges
+	failed  error           // why the user could not be compared
 }
 
 // compareDue compares the badges of due users with their last changes, and writes a change for each user whose badges differ. It
 // returns how many users it compared. Only the writer calls it.
 func (s *Service) compareDue(ctx context.Context) (int, error) {
-	due, err := dueUsers(ctx, s.db, batch)
+	due, err := dueUsers(ctx, s.db, batchSize)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
@@ -42,9 +42,9 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = s.record(ctx, found)
+	err = s.writeChanges(ctx, found)
 	// Another node writes, and compares the same users: their marks are still there. Ask for the lease at once.
-	if err == errDeposed {
+	if err == errLeaseLost {
 		s.leadsUntil = time.Time{}
 		return 0, nil
 	}
@@ -57,7 +57,7 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 
 // compare compares the badges of due users with their last changes. It reads the badges after the caller has read the marks: a user
 // who is marked later is compared again. An error means that nobody's badges can be read, and nothing is written.
-func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error) {
+func (s *Service) compare(ctx context.Context, due []dueUser) ([]comparison, error) {
 	users := make([]services.UserID, len(due))
 	for i, one := range due {
 		users[i] = one.user
@@ -72,11 +72,11 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	if err != nil {
 		return nil, err
 	}
-	from, err := people.AlertsFrom(ctx, s.db, users)
+	from, err := people.ReadAlertStarts(ctx, s.db, users)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]compared, len(due))
+	found := make([]comparison, len(due))
 	failures := 0
 	var group errgroup.Group
 	group.SetLimit(newestAtOnce)
@@ -90,24 +90,24 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		}
 		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
 		// Both faces are computed now: an earlier version of the program may have computed the stored face in another way.
-		one.differ = one.state.face() != one.before.State.face()
+		one.differs = one.state.face() != one.before.State.face()
 		// A user without a change so far, and with nothing to show, needs no change.
 		if one.before.Seq == 0 && one.state.empty() {
-			one.differ = false
+			one.differs = false
 		}
-		if !one.differ && (one.before.Seq == 0 || len(one.state.moved(one.before.State)) == 0) {
+		if !one.differs && (one.before.Seq == 0 || len(one.state.movedParts(one.before.State)) == 0) {
 			continue
 		}
 		group.Go(func() error {
 			defer func() {
 				// The user fails as if an engine did not answer; the others' changes go on.
 				if cause := recover(); cause != nil {
-					one.failed = services.Panicked(cause)
+					one.failed = services.NewPanicError(cause)
 					s.cfg.Log.Error("a change could not be made because of a panic", "error", one.failed)
 				}
 			}()
-			one.items, one.failed = s.explain(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
-			one.differ = one.differ || len(one.items.news) > 0 // the numbers may be the same, but there is a new item
+			one.items, one.failed = s.explain(ctx, users[i], badges[i], one.state, one.before.State, alertStart{began, from[users[i]]})
+			one.differs = one.differs || len(one.items.news) > 0 // the numbers may be the same, but there is a new item
 			return nil
 		})
 	}
@@ -143,15 +143,15 @@ func (s *Service) tryPeek(ctx context.Context, users []services.UserID) (badges 
 	return badges, errs, nil
 }
 
-// horizon is the time from which on items alert a user. The moments of people.Alerts are later where a mute ended or a mode
+// alertStart is the time from which on items alert a user. The moments of people.AlertStarts are later where a mute ended or a mode
 // changed: older items count again there, and are no news.
-type horizon struct {
+type alertStart struct {
 	began time.Time // when the stream was first written
-	people.Alerts
+	people.AlertStarts
 }
 
 // of is the time from which on items of one source alert.
-func (h horizon) of(source services.Source) time.Time {
+func (h alertStart) of(source services.Source) time.Time {
 	from := h.began
 	switch source {
 	case services.SourceHomeFeed, services.SourceLiveBoard:
@@ -165,20 +165,20 @@ func (h horizon) of(source services.Source) time.Time {
 	return from
 }
 
-// record writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked
+// writeChanges writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked
 // again meanwhile waits for the interval like everybody: otherwise a user who is marked all the time would be compared all the
 // time.
-func (s *Service) record(ctx context.Context, found []compared) error {
+func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 	written := 0
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		written = 0
 		for _, one := range found {
-			if one.differ && one.failed == nil {
+			if one.differs && one.failed == nil {
 				written++
 			}
 		}
 		// The head comes first, because its row is the lock: a deposed writer gets an error before it writes anything.
-		head, err := raise(ctx, tx, s.token, written)
+		head, err := takePositions(ctx, tx, s.token, written)
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 				// Time alone will change the badges: the mark stays until then.
 				delayed = append(delayed, []any{one.user, one.marks, one.next.UnixMicro()})
 			}
-			if !one.differ {
+			if !one.differs {
 				continue
 			}
 			seq++

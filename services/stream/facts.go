@@ -118,8 +118,8 @@ func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, e
 	return waiting, now.Sub(sql.FromMicros(first.Int64)), nil
 }
 
-// lease makes the holder of a token the writer, unless another node is the writer. Calling it again prolongs the lease.
-func lease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
+// takeLease makes the holder of a token the writer, unless another node is the writer. Calling it again prolongs the lease.
+func takeLease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, leaseHead, token, lease.Microseconds())
 		leads = n > 0
@@ -136,15 +136,15 @@ func resign(ctx context.Context, db *sql.DB, token string) error {
 	})
 }
 
-// errDeposed is the error of a writer whose lease another node has taken. It rolls the transaction back.
-var errDeposed = services.Errorf(services.Unavailable, "another node writes the change stream")
+// errLeaseLost is the error of a writer whose lease another node has taken. It rolls the transaction back.
+var errLeaseLost = services.Errorf(services.Unavailable, "another node writes the change stream")
 
-// raise gives n positions, the last of which is head. If n is 0 it gives none, and the head may rise all the same. The lock of the
+// takePositions takes n positions, the last of which is head. If n is 0 it takes none, and the head may rise all the same. The lock of the
 // head's row is held until the transaction ends.
-func raise(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, err error) {
+func takePositions(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, err error) {
 	found, err := tx.One(ctx, raiseHead, []any{token, tx.Now, n}, &head)
 	if err == nil && !found {
-		err = errDeposed
+		err = errLeaseLost
 	}
 	return head, err
 }
@@ -206,9 +206,9 @@ func (s *Service) ChangesOf(ctx context.Context, users []services.UserID) (map[s
 	return found, err
 }
 
-// After lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of its user
+// ChangesAfter lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of its user
 // is not listed: the newer one follows. A position that was read stays right for ever, because positions are committed in their order.
-func (s *Service) After(ctx context.Context, seq uint64, limit int) (changes []Change, err error) {
+func (s *Service) ChangesAfter(ctx context.Context, seq uint64, limit int) (changes []Change, err error) {
 	err = s.db.Each(ctx, changesAfter, []any{seq, limit}, func(scan func(...any) error) error {
 		change, err := scanChange(scan)
 		changes = append(changes, change)

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// sooner is a divisor: after a shared change a lap begins Config.Lap / sooner after the last lap began, by default 5 s.
-	sooner = 12
-	// rest is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
+	// soonerDivisor is a divisor: after a shared change a lap begins Config.Lap / soonerDivisor after the last lap began, by default 5 s.
+	soonerDivisor = 12
+	// restFactor is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
 	// of one processor.
-	rest = 4
+	restFactor = 4
 )
 
 // lap is a walk over all active users, which finds changes that are not written for each user. It is in the writer's memory:
@@ -29,7 +29,7 @@ type lap struct {
 	after   services.UserID // the last user visited
 }
 
-// begin asks for a lap now, and for a second one Config.Lap / sooner later, when every node has learned that the stream is on.
+// begin asks for a lap now, and for a second one Config.Lap / soonerDivisor later, when every node has learned that the stream is on.
 func (l *lap) begin() { *l = lap{again: true} }
 
 // stepLap visits the next users of a lap, if one is due. more says that the lap goes on. Users who differ are only marked:
@@ -42,7 +42,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	if !s.lap.running {
 		s.lap = lap{running: true, again: s.lap.again && s.lap.began.IsZero(), began: now, applied: s.cfg.Applied()}
 	}
-	users, err := people.ActiveUsers(ctx, s.db, s.lap.after, batch, s.cfg.ActiveSince())
+	users, err := people.ActiveUsers(ctx, s.db, s.lap.after, batchSize, s.cfg.ActiveSince())
 	if err != nil {
 		return false, err
 	}
@@ -53,7 +53,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 		s.stats.lapTook.Store(int64(s.lap.ended.Sub(s.lap.began)))
 		return false, nil
 	}
-	differ, err := s.differing(ctx, users)
+	differ, err := s.findDiffering(ctx, users)
 	if err != nil {
 		return false, err
 	}
@@ -77,15 +77,15 @@ func (s *Service) lapDue(now time.Time) bool {
 		return true
 	}
 	since := now.Sub(l.began)
-	if now.Sub(l.ended) < rest*l.worked {
+	if now.Sub(l.ended) < restFactor*l.worked {
 		return false
 	}
-	return since >= s.cfg.Lap || since >= s.cfg.Lap/sooner && (l.again || s.cfg.Applied() != l.applied)
+	return since >= s.cfg.Lap || since >= s.cfg.Lap/soonerDivisor && (l.again || s.cfg.Applied() != l.applied)
 }
 
-// differing lists the users whose badges differ from their last change or cannot be read. The caller marks them, and marked users
-// are compared again before anything is written, so differing takes no lock.
-func (s *Service) differing(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
+// findDiffering lists the users whose badges differ from their last change or cannot be read. The caller marks them, and marked users
+// are compared again before anything is written, so findDiffering takes no lock.
+func (s *Service) findDiffering(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
 	// Read the faces before the badges: a change that is written in between then only looks like a difference, and costs a
 	// comparison. In the other order a difference could be missed.
 	had, err := faces(ctx, s.db, users)

@@ -111,7 +111,7 @@ func (w *world) step(s *Service) {
 func (w *world) totals(s *Service, after uint64) (totals map[services.UserID]int, end uint64) {
 	w.T.Helper()
 	totals, end = map[services.UserID]int{}, after
-	for _, change := range sqltest.Must(s.After(w.Ctx, after, 1000))(w.T) {
+	for _, change := range sqltest.Must(s.ChangesAfter(w.Ctx, after, 1000))(w.T) {
 		if change.Seq <= end {
 			w.T.Fatalf("position %d after %d", change.Seq, end)
 		}

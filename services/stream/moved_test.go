@@ -11,7 +11,7 @@ import (
 
 // A part that did not rise moved if it fell, or if its facts changed below the same number. A part that shows nothing, or is not
 // in the total, did not move.
-func TestMoved(t *testing.T) {
+func TestMovedParts(t *testing.T) {
 	letters := func(unread int, facts uint64, inTotal bool) State {
 		return State{Parts: []Part{{Source: services.SourceSiteMessages, Name: "general", Value: unread, Facts: facts, InTotal: inTotal}}}
 	}
@@ -28,7 +28,7 @@ func TestMoved(t *testing.T) {
 		"an earlier version wrote no facts":   {letters(3, 9, true), letters(3, 0, true), false},
 		"one was read, and facts are unknown": {letters(2, 0, true), letters(3, 0, true), true},
 	} {
-		if moved := c.now.moved(c.before); (len(moved) == 1) != c.moved {
+		if moved := c.now.movedParts(c.before); (len(moved) == 1) != c.moved {
 			t.Errorf("%s: %v", name, moved)
 		}
 		if c.now.Parts[0].Value == c.before.Parts[0].Value && c.now.face() != c.before.face() {
@@ -38,7 +38,7 @@ func TestMoved(t *testing.T) {
 }
 
 // A user who read an item and got another one between two comparisons is alerted, whether the number fell or is the same. They are
-// not alerted of an item that was reported, nor of a loose item (Item.Loose), whose time may be the time of a part that does not
+// not alerted of an item that was reported, nor of an item whose time may be the time of a part (Item.AtIsUncertain) that does not
 // count.
 func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
@@ -62,11 +62,11 @@ func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 			was := w.likes[ann[0]]
 			w.set(ann[0], c.unread, c.item, now.Add(time.Duration(c.item[0])*time.Millisecond))
 			item := w.items[ann[0]]
-			item.Loose = c.loose
+			item.AtIsUncertain = c.loose
 			w.items[ann[0]], w.facts[ann[0]] = item, c.facts
 			sqltest.Equal(t, s.Mark(b.Ctx, ann), nil)
 			w.step(s)
-			changes := sqltest.Must(s.After(b.Ctx, last, 10))(t)
+			changes := sqltest.Must(s.ChangesAfter(b.Ctx, last, 10))(t)
 			if len(changes) == 0 {
 				if c.alert != "" || was != c.unread {
 					t.Errorf("step %d: there is no change", i)

@@ -24,7 +24,7 @@ type pager struct {
 // read reads the next page, and notes the alerts that it has.
 func (p *pager) read(size int) (more bool) {
 	p.T.Helper()
-	found := sqltest.Must(p.s.After(p.Ctx, p.position.ReadTo, size+1))(p.T)
+	found := sqltest.Must(p.s.ChangesAfter(p.Ctx, p.position.ReadTo, size+1))(p.T)
 	more = len(found) > size
 	found = found[:min(size, len(found))]
 	whole := p.position.FullTo == p.position.ReadTo
@@ -76,7 +76,7 @@ func newPager(b *peopletest.Bundle) *pager {
 
 // A silent change replaces a change with an alert before a reader in the middle of a backlog comes to it. The reader gets that alert
 // all the same, and no alert twice.
-func TestAlertThatMovedBehindOthers(t *testing.T) {
+func TestASilentChangeHidesNoEarlierAlert(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		p := newPager(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")

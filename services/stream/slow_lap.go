@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	slowBatch = 50 // users compared at once: users who were away for long are counted in SQL, one by one
-	// A slow lap begins slower * Config.Lap after the beginning of the one before, unless a shared change begins it earlier.
-	slower = 10
-	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
-	slowRest = 9
+	slowBatchSize = 50 // users compared at once: users who were away for long are counted in SQL, one by one
+	// A slow lap begins slowerFactor * Config.Lap after the beginning of the one before, unless a shared change begins it earlier.
+	slowerFactor = 10
+	// slowRestFactor is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
+	slowRestFactor = 9
 )
 
 // slowLap is a walk over the users that a lap leaves out, because they were not seen for long. There may be a hundred times as
@@ -52,17 +52,17 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 		}
 		next.began, l.applied = now, s.cfg.Applied()
 	}
-	users, err := people.InactiveUsers(ctx, s.db, next.after, slowBatch, s.cfg.ActiveSince())
+	users, err := people.InactiveUsers(ctx, s.db, next.after, slowBatchSize, s.cfg.ActiveSince())
 	if err != nil {
 		return err
 	}
-	differ, err := s.differing(ctx, users)
+	differ, err := s.findDiffering(ctx, users)
 	if err != nil {
 		return err
 	}
 	// Fewer users than asked for are the last ones: the lap ends with them.
-	if next.after = 0; len(users) == slowBatch {
-		next.after = users[slowBatch-1]
+	if next.after = 0; len(users) == slowBatchSize {
+		next.after = users[slowBatchSize-1]
 	}
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		if err := moveSlowLap(ctx, tx, s.token, next); err != nil || len(differ) == 0 {
@@ -74,7 +74,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 		return err
 	}
 	ended := s.cfg.Clock.Now()
-	l.place, l.resume = next, ended.Add(slowRest*ended.Sub(now))
+	l.place, l.resume = next, ended.Add(slowRestFactor*ended.Sub(now))
 	if next.after == 0 {
 		s.stats.slowLaps.Add(1)
 		s.stats.slowLapTook.Store(int64(ended.Sub(next.began)))
@@ -85,5 +85,5 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 // slowLapDue reports whether it is time for the next slow lap: ten laps have passed, or one and a shared change.
 func (s *Service) slowLapDue(now time.Time) bool {
 	since := now.Sub(s.slow.place.began) // below 0: the clock of the previous writer was ahead
-	return since < 0 || since >= slower*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied
+	return since < 0 || since >= slowerFactor*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied
 }

@@ -14,9 +14,9 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// away is a world of users who, except for the last one, were not seen for long. The test moves the clock of its stream, and only
+// awayWorld is a world of users who, except for the last one, were not seen for long. The test moves the clock of its stream, and only
 // a slow lap finds their badges.
-type away struct {
+type awayWorld struct {
 	*world
 	clock *sqltest.Clock
 	users []services.UserID
@@ -25,9 +25,9 @@ type away struct {
 
 var nobody []services.UserID // the empty list
 
-// newAway makes count users who were not seen for long, and one who was.
-func newAway(b *peopletest.Bundle, count int) *away {
-	w := &away{world: newWorld(b), clock: sqltest.NewClock()}
+// newAwayWorld makes count users who were not seen for long, and one who was.
+func newAwayWorld(b *peopletest.Bundle, count int) *awayWorld {
+	w := &awayWorld{world: newWorld(b), clock: sqltest.NewClock()}
 	keys := make([]string, count+1)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("user%d", i)
@@ -40,7 +40,7 @@ func newAway(b *peopletest.Bundle, count int) *away {
 	return w
 }
 
-func (w *away) node() *Service {
+func (w *awayWorld) node() *Service {
 	s := w.world.node()
 	s.cfg.Lap, s.cfg.Clock = time.Minute, w.clock
 	s.cfg.ActiveSince = func() time.Time { return w.DB.Now().Add(-time.Hour) }
@@ -53,7 +53,7 @@ func (w *away) node() *Service {
 }
 
 // countTold is the number of users whose newest change has the total n.
-func (w *away) countTold(s *Service, n int) (told int) {
+func (w *awayWorld) countTold(s *Service, n int) (told int) {
 	w.T.Helper()
 	totals, _ := w.totals(s, 0)
 	for _, total := range totals {
@@ -65,7 +65,7 @@ func (w *away) countTold(s *Service, n int) (told int) {
 }
 
 // visitNext runs one step of the slow lap and returns the users that the step has compared.
-func (w *away) visitNext(s *Service) []services.UserID {
+func (w *awayWorld) visitNext(s *Service) []services.UserID {
 	w.T.Helper()
 	w.seen = nil
 	sqltest.Equal(w.T, s.stepSlowLap(w.Ctx), nil)
@@ -74,11 +74,11 @@ func (w *away) visitNext(s *Service) []services.UserID {
 
 // A slow lap finds the unmarked changes of the users that laps leave out, and of nobody else.
 func TestSlowLapFindsWhoIsAway(t *testing.T) {
-	for _, count := range []int{slowBatch - 1, slowBatch, 2*slowBatch + 1} {
+	for _, count := range []int{slowBatchSize - 1, slowBatchSize, 2*slowBatchSize + 1} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 				t := b.T
-				w := newAway(b, count)
+				w := newAwayWorld(b, count)
 				s := w.node()
 				w.step(s)
 				for range 2 {
@@ -89,7 +89,7 @@ func TestSlowLapFindsWhoIsAway(t *testing.T) {
 				if told := w.countTold(s, 1); told != count+1 {
 					t.Errorf("%d of %d were told", told, count+1)
 				}
-				w.clock.Advance(slower * time.Minute)
+				w.clock.Advance(slowerFactor * time.Minute)
 				var visited []services.UserID
 				for range 3 {
 					visited = append(visited, w.visitNext(s)...)
@@ -107,7 +107,7 @@ func TestSlowLapFindsWhoIsAway(t *testing.T) {
 func TestSlowLapIsDue(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, 3)
+		w := newAwayWorld(b, 3)
 		s := w.node()
 		w.step(s)
 		w.step(s)
@@ -133,18 +133,18 @@ func TestSlowLapIsDue(t *testing.T) {
 func TestSlowLapRests(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, 2*slowBatch)
+		w := newAwayWorld(b, 2*slowBatchSize)
 		s := w.node()
 		w.peeked = func() { w.clock.Advance(time.Second) }
 		w.step(s)
 		took := s.slow.resume.Sub(w.clock.Now())
-		if took < 8*time.Second || took > slowRest*time.Second || s.slow.place.after != w.users[slowBatch-1] {
+		if took < 8*time.Second || took > slowRestFactor*time.Second || s.slow.place.after != w.users[slowBatchSize-1] {
 			t.Errorf("rests for %v at %d", took, s.slow.place.after)
 		}
 		w.clock.Advance(took - time.Microsecond)
 		sqltest.Equal(t, w.visitNext(s), nobody)
 		w.clock.Advance(time.Microsecond)
-		sqltest.Equal(t, w.visitNext(s), w.users[slowBatch:2*slowBatch])
+		sqltest.Equal(t, w.visitNext(s), w.users[slowBatchSize:2*slowBatchSize])
 	})
 }
 
@@ -152,16 +152,16 @@ func TestSlowLapRests(t *testing.T) {
 func TestSlowLapOutlivesItsWriter(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, 3*slowBatch)
+		w := newAwayWorld(b, 3*slowBatchSize)
 		first, next := w.node(), w.node()
 		sqltest.Must(first.RunOnce(b.Ctx))(t)
 		first.resign(b.Ctx)
 		sqltest.Must(next.lead(b.Ctx))(t)
-		sqltest.Equal(t, w.visitNext(next), w.users[slowBatch:2*slowBatch])
+		sqltest.Equal(t, w.visitNext(next), w.users[slowBatchSize:2*slowBatchSize])
 		w.clock.Advance(time.Hour)
-		sqltest.Equal(t, w.visitNext(next), w.users[2*slowBatch:3*slowBatch])
-		sqltest.Equal(t, w.visitNext(first), w.users[slowBatch:2*slowBatch]) // the deposed writer does not know yet
-		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, w.users[3*slowBatch-1])
+		sqltest.Equal(t, w.visitNext(next), w.users[2*slowBatchSize:3*slowBatchSize])
+		sqltest.Equal(t, w.visitNext(first), w.users[slowBatchSize:2*slowBatchSize]) // the deposed writer does not know yet
+		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, w.users[3*slowBatchSize-1])
 		third := w.node()
 		sqltest.Equal(t, resign(b.Ctx, b.DB, next.token), nil)
 		sqltest.Must(third.lead(b.Ctx))(t)
@@ -175,26 +175,26 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 func TestSlowLapMarksWhoCannotBeCompared(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, slowBatch+1)
+		w := newAwayWorld(b, slowBatchSize+1)
 		s := w.node()
 		sqltest.Must(s.RunOnce(b.Ctx))(t) // the first batch
 		sqltest.Must(s.compareDue(b.Ctx))(t)
 		w.failed[0] = services.Errorf(services.Unavailable, "Redis does not answer")
-		w.failed[w.users[slowBatch]] = w.failed[0]
+		w.failed[w.users[slowBatchSize]] = w.failed[0]
 		w.clock.Advance(time.Minute)
 		if err := s.stepSlowLap(b.Ctx); err == nil {
 			t.Error("a slow lap goes on while nobody can be compared")
 		}
 		delete(w.failed, 0)
-		w.clock.Advance(slower * time.Minute)
+		w.clock.Advance(slowerFactor * time.Minute)
 		sqltest.Equal(t, s.stepSlowLap(b.Ctx), nil)
 		sqltest.Equal(t, s.Stats().SlowLaps, uint64(1))
 		if waiting, _, err := s.Lag(b.Ctx); waiting != 1 || err != nil {
 			t.Errorf("%d are marked, %v", waiting, err)
 		}
-		delete(w.failed, w.users[slowBatch])
+		delete(w.failed, w.users[slowBatchSize])
 		w.step(s)
-		sqltest.Equal(t, w.countTold(s, 1), slowBatch+2)
+		sqltest.Equal(t, w.countTold(s, 1), slowBatchSize+2)
 	})
 }
 
@@ -202,7 +202,7 @@ func TestSlowLapMarksWhoCannotBeCompared(t *testing.T) {
 func TestUnreadableUserDelaysNobody(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, 1)
+		w := newAwayWorld(b, 1)
 		s := w.node()
 		sqltest.Must(s.lead(b.Ctx))(t)
 		w.failed[w.users[0]] = services.Errorf(services.Unavailable, "not counted in time")
@@ -225,7 +225,7 @@ func TestUnreadableUserDelaysNobody(t *testing.T) {
 func TestLapsRestByTheirWork(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, 1)
+		w := newAwayWorld(b, 1)
 		s := w.node()
 		w.peeked = func() { w.clock.Advance(time.Second) }
 		w.failed[0] = services.Errorf(services.Unavailable, "Redis does not answer")
@@ -242,7 +242,7 @@ func TestLapsRestByTheirWork(t *testing.T) {
 		}
 		sqltest.Equal(t, s.Stats().Laps, uint64(1))
 		w.shared++
-		for wait, due := range map[time.Duration]bool{(rest - 1) * time.Second: false, (rest + 1) * time.Second: true} {
+		for wait, due := range map[time.Duration]bool{(restFactor - 1) * time.Second: false, (restFactor + 1) * time.Second: true} {
 			if got := s.lapDue(s.lap.ended.Add(wait)); got != due {
 				t.Errorf("due %v after the lap: %t, want %t", wait, got, due)
 			}
@@ -254,7 +254,7 @@ func TestLapsRestByTheirWork(t *testing.T) {
 func TestSlowLapsAfterAWriterWhoseClockWasAhead(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
-		w := newAway(b, 3)
+		w := newAwayWorld(b, 3)
 		ahead, next := w.node(), w.node()
 		sqltest.Must(ahead.RunOnce(b.Ctx))(t)
 		ahead.resign(b.Ctx)

@@ -7,8 +7,8 @@
 // start gets everybody's present state.
 //
 // The path of a change: Mark writes a row of stream_due. When the row is due, the writer's RunOnce reads it (compareDue), then the
-// user's badges and last change (compare), and the items that may alert (explain). record gives the new state a position and
-// removes the row, unless the user was marked again. Readers, such as webhooks and devices, get the change by After.
+// user's badges and last change (compare), and the items that may alert (explain). writeChanges gives the new state a position and
+// removes the row, unless the user was marked again. Readers, such as webhooks and devices, get the change by ChangesAfter.
 //
 // The stream guarantees that positions are committed in their order, that a user's version rises strictly, and that, once nothing
 // changes any more, the last change of every marked user equals their badges, whatever process dies between any two steps.
@@ -48,7 +48,7 @@ type Config struct {
 	Clock services.Clock
 	Log   *slog.Logger
 
-	Always   bool          // the stream is on even without a reader; else see SetRead
+	Always   bool          // the stream is on even without a reader; else see SetHasReaders
 	Interval time.Duration // the shortest time between two changes of one user; 0 means 1 s
 	Lap      time.Duration // from the beginning of a lap to the next, unless laps last longer; 0 means 1 min. See lapDue and slowLapDue
 	Lease    time.Duration // of the writer; 0 means 5 s
@@ -107,9 +107,9 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// SetRead says whether anybody reads the stream. If nobody reads the stream, it is off, unless it is always on: marks and
+// SetHasReaders says whether anybody reads the stream. If nobody reads the stream, it is off, unless it is always on: marks and
 // comparisons cost a write for each change of a user.
-func (s *Service) SetRead(read bool) {
+func (s *Service) SetHasReaders(read bool) {
 	s.on.Store(read || s.cfg.Always)
 	s.Wake()
 }
@@ -150,8 +150,8 @@ func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 
 const (
 	// poll is the time between two looks for due marks, which any node may have made.
-	poll     = 200 * time.Millisecond
-	pauseFor = time.Second // after an engine did not answer
+	poll       = 200 * time.Millisecond
+	errorPause = time.Second // after an engine did not answer
 )
 
 // Run writes the stream while this node is the writer, until ctx ends.
@@ -167,7 +167,7 @@ func (s *Service) Run(ctx context.Context) error {
 			return ctx.Err()
 		case err != nil:
 			s.cfg.Log.Warn("the change stream waits", "error", err)
-			wait = pauseFor
+			wait = errorPause
 		case more:
 			continue
 		}
@@ -218,13 +218,13 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 }
 
 // lead makes this node the writer, or renews its lease. It asks SQL four times in a lease. A node that wrongly takes itself for
-// the writer does no harm: record finds its token void.
+// the writer does no harm: writeChanges finds its token void.
 func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 	now := s.cfg.Clock.Now()
 	if now.Before(s.leadsUntil) {
 		return true, nil
 	}
-	leads, err = lease(ctx, s.db, s.token, s.cfg.Lease)
+	leads, err = takeLease(ctx, s.db, s.token, s.cfg.Lease)
 	if leads {
 		s.leadsUntil = now.Add(s.cfg.Lease / 4)
 	}
@@ -236,7 +236,7 @@ func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 
 // resign lets another node write at once. Only a node that leads has a lease to end.
 func (s *Service) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, pauseFor)
+	ctx, cancel := context.WithTimeout(ctx, errorPause)
 	defer cancel()
 	if s.stats.leads.Swap(false) {
 		_ = resign(ctx, s.db, s.token) // the lease ends by itself

@@ -28,7 +28,7 @@ func TestMarksBecomeChanges(t *testing.T) {
 		w.set(users[0], 3, "notification:1", now)
 		sqltest.Equal(t, s.Mark(b.Ctx, []services.UserID{users[0], users[1], users[0]}), nil)
 		w.step(s)
-		changes := sqltest.Must(s.After(b.Ctx, 0, 10))(t)
+		changes := sqltest.Must(s.ChangesAfter(b.Ctx, 0, 10))(t)
 		if len(changes) != 1 || changes[0].Key != "ann" || changes[0].State.Total.Value != 3 || changes[0].Silent(0) || changes[0].State.Alert(0).ID != "notification:1" {
 			t.Fatalf("%+v", changes)
 		}
@@ -44,7 +44,7 @@ func TestMarksBecomeChanges(t *testing.T) {
 		w.set(users[0], 1, "", now)
 		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
 		w.step(s)
-		changes = sqltest.Must(s.After(b.Ctx, first, 10))(t)
+		changes = sqltest.Must(s.ChangesAfter(b.Ctx, first, 10))(t)
 		if len(changes) != 1 || changes[0].State.Total.Value != 1 || !changes[0].Silent(first) || changes[0].Silent(first-1) {
 			t.Errorf("after a fall: %+v", changes)
 		}
@@ -52,7 +52,7 @@ func TestMarksBecomeChanges(t *testing.T) {
 }
 
 // The newest item that is left of a part that fell is looked up, however old the item is.
-func TestWhatIsLeftIsLookedUp(t *testing.T) {
+func TestTheNewestItemOfAFallenPartIsLookedUp(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)
@@ -66,7 +66,7 @@ func TestWhatIsLeftIsLookedUp(t *testing.T) {
 			w.set(ann[0], likes, item, at)
 			sqltest.Equal(t, s.Mark(b.Ctx, ann), nil)
 			w.step(s)
-			list := sqltest.Must(s.After(b.Ctx, 0, 10))(t)
+			list := sqltest.Must(s.ChangesAfter(b.Ctx, 0, 10))(t)
 			if len(list) != 1 {
 				t.Fatalf("%+v", list)
 			}
@@ -189,7 +189,7 @@ func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
 
 // Badges that change by time alone are compared when they are due. A lap finds changes that nobody marked, and a shared change
 // begins a lap.
-func TestTimeAndLaps(t *testing.T) {
+func TestUnmarkedChangesAreFoundByTimeAndLaps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)
@@ -336,7 +336,7 @@ func TestReaderMissesNothing(t *testing.T) {
 }
 
 // While the stream is off, nothing is written or read. A stream that is switched on finds what it has missed.
-func TestOffCostsNothing(t *testing.T) {
+func TestAStreamThatIsOffWritesNothing(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)
@@ -344,7 +344,7 @@ func TestOffCostsNothing(t *testing.T) {
 		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, users) })
 		s := w.node()
 		s.cfg.Always = false
-		s.SetRead(false)
+		s.SetHasReaders(false)
 		w.peeked = func() { t.Error("badges are read while the stream is off") }
 		if allocated := testing.AllocsPerRun(100, func() { _ = s.Mark(b.Ctx, users) }); allocated > 0 {
 			t.Errorf("a mark allocates %v times", allocated)
@@ -355,7 +355,7 @@ func TestOffCostsNothing(t *testing.T) {
 			t.Errorf("%d users are due, %v", waiting, err)
 		}
 		w.peeked = nil
-		s.SetRead(true)
+		s.SetHasReaders(true)
 		w.step(s)
 		if totals, _ := w.totals(s, 0); totals[users[0]] != 5 {
 			t.Errorf("switched on: %v", totals)

@@ -58,7 +58,7 @@ type State struct {
 	// Alerts are the newest items that alerted the user and are unread, by the part's name: one of each part.
 	Alerts map[string]Cause `json:"alerts,omitempty"`
 	// Seen has the newest item that was reported of each part, by the part's name: only a newer one alerts. States that earlier
-	// versions wrote have one item for all parts of a source, by the source's name; see reported.
+	// versions wrote have one item for all parts of a source, by the source's name; see newestReported.
 	Seen map[string]Cause `json:"seen,omitempty"`
 }
 
@@ -141,8 +141,8 @@ func (s State) hasPart(source services.Source, name string) bool {
 // noCount is the count of a part that no longer exists.
 var noCount = services.NewCount(0, services.Exact, time.Time{})
 
-// risen lists the parts of the total that are greater than before. Mentions are in the total with the messages.
-func (s State) risen(before State) (parts []Part) {
+// risenParts lists the parts of the total that are greater than before. Mentions are in the total with the messages.
+func (s State) risenParts(before State) (parts []Part) {
 	for _, part := range s.Parts {
 		greater := part.Value > before.part(part.Source, part.Name).Value
 		if part.Source == services.SourceNotifications && s.Newest > before.Newest && part.Value > 0 {
@@ -155,9 +155,9 @@ func (s State) risen(before State) (parts []Part) {
 	return parts
 }
 
-// moved lists the parts of the total that show something and did not rise, although the items that they count have changed: items
+// movedParts lists the parts of the total that show something and did not rise, although the items that they count have changed: items
 // were read, and others may have come.
-func (s State) moved(before State) (parts []Part) {
+func (s State) movedParts(before State) (parts []Part) {
 	for _, part := range s.Parts {
 		was := before.part(part.Source, part.Name)
 		if part.Value == 0 || part.Value > was.Value || !s.mayAlert(part) {
@@ -170,9 +170,9 @@ func (s State) moved(before State) (parts []Part) {
 	return parts
 }
 
-// reported returns the newest item that was reported of a part. States that earlier versions wrote have one item for the whole source
+// newestReported returns the newest item that was reported of a part. States that earlier versions wrote have one item for the whole source
 // only.
-func (s State) reported(source services.Source, part string) (newest Cause, some bool) {
+func (s State) newestReported(source services.Source, part string) (newest Cause, some bool) {
 	if newest, some = s.Seen[services.PartName(source, part)]; some {
 		return newest, true
 	}
@@ -182,7 +182,7 @@ func (s State) reported(source services.Source, part string) (newest Cause, some
 
 // withVersions returns s as the state after before, with the version seq. found are the items that explain the difference. s and
 // before do not change.
-func (s State) withVersions(before State, seq uint64, found items) State {
+func (s State) withVersions(before State, seq uint64, found differenceItems) State {
 	s.Parts = slices.Clone(s.Parts)
 	for _, part := range before.Parts { // a removed category: a reader that keeps counts by part must learn that this one is 0
 		if !s.hasPart(part.Source, part.Name) {

@@ -13,8 +13,8 @@ import (
 // dueNow makes all users due.
 var dueNow = sql.AdHoc("all users are due", `UPDATE stream_due SET due_at = $1`)
 
-// liked is a state with these numbers of likes and comments.
-func liked(likes, comments int) State {
+// likedState is a state with these numbers of likes and comments.
+func likedState(likes, comments int) State {
 	parts := []Part{
 		{Source: services.SourceNotifications, Name: "LIKE", Value: likes, InTotal: true},
 		{Source: services.SourceNotifications, Name: "COMMENT", Value: comments, InTotal: true},
@@ -29,24 +29,24 @@ func TestSilent(t *testing.T) {
 	like := func(id string, second int) Cause {
 		return Cause{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}
 	}
-	news := func(id string, second int) items { return items{news: []Cause{like(id, second)}} }
-	left := func(id string, second int) items {
-		return items{left: map[string]Cause{"NOTIFICATIONS:LIKE": like(id, second)}}
+	news := func(id string, second int) differenceItems { return differenceItems{news: []Cause{like(id, second)}} }
+	left := func(id string, second int) differenceItems {
+		return differenceItems{left: map[string]Cause{"NOTIFICATIONS:LIKE": like(id, second)}}
 	}
-	one := liked(1, 0).withVersions(State{}, 10, news("a", 1))
-	two := liked(2, 0).withVersions(one, 20, news("b", 2))
-	less := liked(1, 0).withVersions(two, 30, left("b", 2))
-	seen := liked(1, 0).withVersions(two, 30, left("a", 1))
-	off := liked(1, 0).withVersions(two, 30, items{})
-	none := liked(0, 0).withVersions(less, 40, items{})
-	unread := liked(1, 0).withVersions(none, 50, items{})
-	silent := liked(3, 0).withVersions(State{}, 10, items{})
-	beside := liked(3, 1).withVersions(silent, 20, items{news: []Cause{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
-	apart := liked(0, 1).withVersions(beside, 30, items{})
-	gone := liked(3, 0).withVersions(beside, 30, items{})
-	dot := liked(2, 0)
+	one := likedState(1, 0).withVersions(State{}, 10, news("a", 1))
+	two := likedState(2, 0).withVersions(one, 20, news("b", 2))
+	less := likedState(1, 0).withVersions(two, 30, left("b", 2))
+	seen := likedState(1, 0).withVersions(two, 30, left("a", 1))
+	off := likedState(1, 0).withVersions(two, 30, differenceItems{})
+	none := likedState(0, 0).withVersions(less, 40, differenceItems{})
+	unread := likedState(1, 0).withVersions(none, 50, differenceItems{})
+	silent := likedState(3, 0).withVersions(State{}, 10, differenceItems{})
+	beside := likedState(3, 1).withVersions(silent, 20, differenceItems{news: []Cause{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
+	apart := likedState(0, 1).withVersions(beside, 30, differenceItems{})
+	gone := likedState(3, 0).withVersions(beside, 30, differenceItems{})
+	dot := likedState(2, 0)
 	dot.Parts[0].InTotal = false
-	dot = dot.withVersions(two, 30, items{})
+	dot = dot.withVersions(two, 30, differenceItems{})
 	for name, c := range map[string]struct {
 		state  State
 		seq    uint64
@@ -84,37 +84,37 @@ func TestSilent(t *testing.T) {
 }
 
 // Parts that changed get the new version, and other parts keep theirs. Equal states have equal faces.
-func TestFollows(t *testing.T) {
-	first := liked(1, 2).withVersions(State{}, 10, items{})
-	second := liked(1, 3).withVersions(first, 20, items{})
+func TestChangedPartsGetTheNewVersion(t *testing.T) {
+	first := likedState(1, 2).withVersions(State{}, 10, differenceItems{})
+	second := likedState(1, 3).withVersions(first, 20, differenceItems{})
 	if first.Parts[0].Changed != 10 || second.Parts[0].Changed != 10 || second.Parts[1].Changed != 20 || second.Total.Changed != 20 {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	same := liked(1, 3).withVersions(second, 30, items{})
+	same := likedState(1, 3).withVersions(second, 30, differenceItems{})
 	if same.face() != second.face() || first.face() == second.face() {
 		t.Error("faces do not tell states apart")
 	}
-	lit := liked(1, 3)
+	lit := likedState(1, 3)
 	lit.Dots = []string{"shop"}
-	if after := lit.withVersions(second, 40, items{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
+	if after := lit.withVersions(second, 40, differenceItems{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
 		t.Errorf("a dot: %+v", after)
 	}
-	only := liked(1, 0).withVersions(State{}, 10, items{})
+	only := likedState(1, 0).withVersions(State{}, 10, differenceItems{})
 	if like, comment := only.Parts[0], only.Parts[1]; like.Changed != 10 || comment.Changed != 0 || only.Total.Changed != 10 {
 		t.Errorf("the first like: %+v", only)
 	}
-	quiet := liked(1, 0)
+	quiet := likedState(1, 0)
 	quiet.Quiet, quiet.Parts[0].Display, quiet.Parts[1].Display = true, "none", "none"
-	if quiet = quiet.withVersions(only, 20, items{}); quiet.Parts[0].Changed != 20 || quiet.Parts[1].Changed != 0 || quiet.QuietAt != 20 {
+	if quiet = quiet.withVersions(only, 20, differenceItems{}); quiet.Parts[0].Changed != 20 || quiet.Parts[1].Changed != 0 || quiet.QuietAt != 20 {
 		t.Errorf("the likes are not displayed any more: %+v", quiet)
 	}
-	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.withVersions(State{}, 10, items{})
+	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.withVersions(State{}, 10, differenceItems{})
 	if dark.Total.Changed != 0 || dark.DotsAt != 10 {
 		t.Errorf("a dot first: %+v", dark)
 	}
-	moved := liked(1, 3)
+	moved := likedState(1, 3)
 	moved.Newest = 7
-	if risen := moved.risen(second); len(risen) != 2 || moved.face() == second.face() {
+	if risen := moved.risenParts(second); len(risen) != 2 || moved.face() == second.face() {
 		t.Errorf("one item replaced by another: %v", risen)
 	}
 }
@@ -122,10 +122,10 @@ func TestFollows(t *testing.T) {
 // The part of a removed category stays in the state with the count 0 and the version of the removal. If the category comes back,
 // the part has its count again, with a new version.
 func TestARemovedPartIsTold(t *testing.T) {
-	first := liked(1, 2).withVersions(State{}, 10, items{})
-	fewer := liked(1, 0)
+	first := likedState(1, 2).withVersions(State{}, 10, differenceItems{})
+	fewer := likedState(1, 0)
 	fewer.Parts = fewer.Parts[:1]
-	removed := fewer.withVersions(first, 20, items{})
+	removed := fewer.withVersions(first, 20, differenceItems{})
 	part := removed.part(services.SourceNotifications, "COMMENT")
 	if !removed.hasPart(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != noCount.Display || !part.InTotal {
 		t.Errorf("the removed part is %+v", part)
@@ -133,12 +133,12 @@ func TestARemovedPartIsTold(t *testing.T) {
 	if removed.face() != fewer.face() {
 		t.Error("a removed part changes what is shown")
 	}
-	later := fewer.withVersions(removed, 30, items{})
+	later := fewer.withVersions(removed, 30, differenceItems{})
 	if part := later.part(services.SourceNotifications, "COMMENT"); part.Changed != 20 || len(later.Parts) != 2 {
 		t.Errorf("a later change has %+v", later.Parts)
 	}
-	back := liked(1, 3)
-	if again := back.withVersions(later, 40, items{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
+	back := likedState(1, 3)
+	if again := back.withVersions(later, 40, differenceItems{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risenParts(later)) != 1 {
 		t.Errorf("a part that came back: %+v", again.Parts)
 	}
 }
@@ -154,9 +154,9 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 	only := func(name string) func(services.Source, string) bool {
 		return func(_ services.Source, part string) bool { return part == name }
 	}
-	first := liked(1, 1).withVersions(State{}, 10, items{news: []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
-	second := liked(2, 1).withVersions(first, 20, items{news: []Cause{item("LIKE", "l2", 2)}})
-	read := liked(2, 0).withVersions(second, 30, items{})
+	first := likedState(1, 1).withVersions(State{}, 10, differenceItems{news: []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
+	second := likedState(2, 1).withVersions(first, 20, differenceItems{news: []Cause{item("LIKE", "l2", 2)}})
+	read := likedState(2, 0).withVersions(second, 30, differenceItems{})
 	for name, c := range map[string]struct {
 		state  State
 		chosen func(services.Source, string) bool
@@ -187,7 +187,7 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 }
 
 // The reported item of a part is found by the part, or by the source in a state that an earlier version wrote.
-func TestReported(t *testing.T) {
+func TestNewestReported(t *testing.T) {
 	whole := Cause{Source: services.SourceConversations, ID: "conversation:1", At: time.Unix(5, 0)}
 	like := Cause{Source: services.SourceNotifications, Part: "LIKE", ID: "l", At: time.Unix(7, 0)}
 	comment := Cause{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: time.Unix(8, 0)}
@@ -201,7 +201,7 @@ func TestReported(t *testing.T) {
 		{services.SourceNotifications, "COMMENT", "c"}, {services.SourceNotifications, "LIKE", "l"}, {services.SourceNotifications, "promo", "l"},
 		{services.SourceHomeFeed, "", ""},
 	} {
-		got, some := state.reported(c.source, c.part)
+		got, some := state.newestReported(c.source, c.part)
 		if !some {
 			got.ID = ""
 		}
@@ -212,7 +212,7 @@ func TestReported(t *testing.T) {
 }
 
 // Only parts in the total can rise. Mentions are in the total if the messages are.
-func TestRisen(t *testing.T) {
+func TestRisenParts(t *testing.T) {
 	talk := func(unread, mentions int, inTotal bool) State {
 		return State{Parts: []Part{
 			{Source: services.SourceConversations, Value: unread, InTotal: inTotal},
@@ -231,7 +231,7 @@ func TestRisen(t *testing.T) {
 		"everything read":        {talk(0, 0, true), talk(4, 2, true), nil},
 	} {
 		var got []string
-		for _, part := range c.now.risen(c.before) {
+		for _, part := range c.now.risenParts(c.before) {
 			got = append(got, services.PartName(part.Source, part.Name))
 		}
 		if !slices.Equal(got, c.want) {
@@ -252,18 +252,18 @@ func TestVersionText(t *testing.T) {
 	}
 }
 
-// The horizon is when the stream began, or when items of the source began to count again, if that is later.
-func TestHorizon(t *testing.T) {
+// The start is when the stream began, or when items of the source began to count again, if that is later.
+func TestAlertStart(t *testing.T) {
 	began, later, last := time.Unix(1000, 0), time.Unix(2000, 0), time.Unix(3000, 0)
-	all := horizon{began, people.Alerts{Follows: later, Messages: last}}
+	all := alertStart{began, people.AlertStarts{Follows: later, Messages: last}}
 	for _, c := range []struct {
-		of     horizon
+		of     alertStart
 		source services.Source
 		want   time.Time
 	}{
-		{horizon{began: began}, services.SourceHomeFeed, began}, {horizon{later, people.Alerts{Follows: began}}, services.SourceHomeFeed, later},
+		{alertStart{began: began}, services.SourceHomeFeed, began}, {alertStart{later, people.AlertStarts{Follows: began}}, services.SourceHomeFeed, later},
 		{all, services.SourceHomeFeed, later}, {all, services.SourceLiveBoard, later}, {all, services.SourceConversations, last},
-		{all, services.SourceNotifications, began}, {horizon{last, people.Alerts{Messages: began}}, services.SourceConversations, last},
+		{all, services.SourceNotifications, began}, {alertStart{last, people.AlertStarts{Messages: began}}, services.SourceConversations, last},
 	} {
 		if got := c.of.of(c.source); !got.Equal(c.want) {
 			t.Errorf("%s after %+v: %v, want %v", c.source, c.of, got, c.want)

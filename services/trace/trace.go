@@ -27,8 +27,8 @@ import (
 // test several nodes share the engines, which cannot know for which node they work.
 var processRecorder atomic.Pointer[Recorder]
 
-// On reports whether spans are recorded at all. Callers that would have to make a name or a list for a span ask first.
-func On() bool { return processRecorder.Load() != nil }
+// Enabled reports whether spans are recorded at all. Callers that would have to make a name or a list for a span ask first.
+func Enabled() bool { return processRecorder.Load() != nil }
 
 // Span is a piece of work. The zero value records nothing.
 type Span struct{ span otel.Span }
@@ -98,8 +98,8 @@ func spanName(kind, what string) string {
 	return kind + " " + what[:min(len(what), longestName)]
 }
 
-// Count records how many items the span is about.
-func (s Span) Count(n int) {
+// SetCount records how many items the span is about.
+func (s Span) SetCount(n int) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.Int("tidings.count", n))
 	}

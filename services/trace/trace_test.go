@@ -99,12 +99,12 @@ func open(tb testing.TB, cfg Config, environment map[string]string) *Recorder {
 	return r
 }
 
-func TestSpansAreNestedAndHaveCodesAlone(t *testing.T) {
+func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 	c := startCollector(t)
 	r := open(t, Config{Endpoint: c.URL + "/", Node: "n1", Version: "v1"}, map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b, x=y"})
 	ctx, outer := StartOperation(t.Context(), "query", strings.Repeat("long", 100))
 	_, inner := Start(ctx, "sql", "one")
-	inner.Count(3)
+	inner.SetCount(3)
 	inner.End(services.Errorf(services.Unavailable, "secret"))
 	_, orphan := Start(t.Context(), "sql", "of nobody")
 	orphan.End(nil)
@@ -234,7 +234,7 @@ func TestVariablesThatCannotBeFollowedAreErrors(t *testing.T) {
 		"other schema": {"ftp://h", nil, "http://127.0.0.1:4318"},
 	} {
 		r, err := Open(context.Background(), Config{Endpoint: c.endpoint, Env: func(name string) string { return c.environment[name] }, Log: slog.New(slog.DiscardHandler)})
-		if r != nil || On() || (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret")) {
+		if r != nil || Enabled() || (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%s: %v, %v, want %q", name, r, err, c.want)
 		}
 		r.Close()
@@ -244,7 +244,7 @@ func TestVariablesThatCannotBeFollowedAreErrors(t *testing.T) {
 // traceRequest does what a request does, one call of each kind: tests and benchmarks call it without a collector.
 func traceRequest(ctx context.Context) {
 	ctx, span := Start(ctx, "sql", "one")
-	span.Count(1)
+	span.SetCount(1)
 	_, operation := StartOperation(ctx, "query", "one")
 	_, job := StartFrom(ctx, nil, "job", "one")
 	CauseOf(ctx)

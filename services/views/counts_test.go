@@ -88,7 +88,7 @@ type readerModel struct {
 // After any history the count is the model's, its version never falls and rises with every change of the count, and the audit's own
 // way of counting agrees.
 func TestCountsAndVersionsOfViewsAreTheModels(t *testing.T) {
-	histories.Fewer(t, 3)
+	histories.Reduce(t, 3)
 	const most = 2
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		b, run := facts{peopletest.NewBundle(t, url)}, 0

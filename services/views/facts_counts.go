@@ -163,7 +163,7 @@ func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since t
 // readReaders lists readers of a view: users whose badges count it, with IDs above after, who were last seen at since or later. It
 // lists at most limit of them, in the order of their IDs.
 func readReaders(ctx context.Context, db *sql.DB, view View, after services.UserID, since time.Time, limit int) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
+	return sql.ReadColumn[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }
 
 // auditCounts is readCounts for one user, counted from the items themselves; the two share no statement. If something changes between its

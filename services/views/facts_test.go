@@ -81,7 +81,7 @@ func TestItemsStandAtTheirLatestReport(t *testing.T) {
 		sqltest.Equal(b.T, stands, true)
 		_, stands, err = readItem(b.Ctx, b.DB, news, "z")
 		sqltest.Equal(b.T, sqltest.Must(stands, err)(b.T), false)
-		sqltest.Coded(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error {
+		sqltest.WantCode(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := removeItem(b.Ctx, tx, news, "z")
 			return err
 		}), services.NotFound)
@@ -98,7 +98,7 @@ func TestAPositionNeverGoesBack(t *testing.T) {
 		sqltest.Equal(b.T, b.touch(2, news, time.Time{}).UpTo, at(30)) // all there is, whatever the time
 		ahead := b.Clock.Now().Add(time.Second)
 		tooLate := func(tx *sql.Tx) error { _, err := touch(b.Ctx, tx, 2, news, ahead, tx.Now); return err }
-		sqltest.Coded(b.T, b.Write(b.Ctx, tooLate), services.Invalid)
+		sqltest.WantCode(b.T, b.Write(b.Ctx, tooLate), services.Invalid)
 		b.MustWrite(func(tx *sql.Tx) error { _, err := touch(b.Ctx, tx, 4, news, ahead, ahead); return err })
 		b.addItem(news, "of a clock that is ahead", ahead)
 		sqltest.Equal(b.T, b.touch(2, news, ahead).UpTo, ahead)
@@ -166,7 +166,7 @@ func TestTheNewestItemsHaveAFloor(t *testing.T) {
 
 // For any reports in any order, an item is in the view at its latest time, unless it was removed after that.
 func TestViewItemsAreWhatWasReported(t *testing.T) {
-	histories.Fewer(t, 3)
+	histories.Reduce(t, 3)
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		b, run := facts{peopletest.NewBundle(t, url)}, 0
 		rapid.Check(t, func(rt *rapid.T) {

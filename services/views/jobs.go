@@ -27,7 +27,7 @@ func itemJob(view View, item string) (jobs.NewJob, error) {
 	if err != nil {
 		return jobs.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
 	}
-	return jobs.Keyed(jobItem, string(key)), nil
+	return jobs.KeyedJob(jobItem, string(key)), nil
 }
 
 // runItem makes one item agree with the facts. On a retry it also completes a refill of the view, which the failed try may have left half
@@ -47,7 +47,7 @@ func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
 // endRefill rebuilds a view that exists but is incomplete. A removal may have given up in the middle of a refill, and later
 // removals do not report a view as short while it is being built.
 func (s *Service) endRefill(ctx context.Context, view View) error {
-	stamp, err := s.redis.stamp(ctx, view)
+	stamp, err := s.redis.takeStamp(ctx, view)
 	if err != nil || stamp == 0 {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Service) reconcileItem(ctx context.Context, view View, item string) err
 	return jobs.Merge[redis.Stamp, fact]{
 		Name: func() string { return fmt.Sprintf("item %q of the view %v", item, view) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamp, err := s.redis.stamp(ctx, view)
+			stamp, err := s.redis.takeStamp(ctx, view)
 			return stamp, stamp != 0, err
 		},
 		Read: func(ctx context.Context) (found fact, err error) {
@@ -117,7 +117,7 @@ func (s *Service) rebuild(ctx context.Context, views []View) error {
 			return stamps, true, err
 		},
 		Read: func(ctx context.Context) ([]newestItems, error) {
-			return readNewest(ctx, s.db, views, trimmedAt)
+			return readNewest(ctx, s.db, views, trimThreshold)
 		},
 		Put: func(ctx context.Context, stamps []redis.Stamp, newest []newestItems) (done bool, err error) {
 			facts := make([]viewFacts, len(views))

@@ -45,7 +45,7 @@ func (s *Service) countKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobReaders, Class: jobs.Short, Each: s.runReaders, Changes: jobs.CountsOf(s.usersOfReaders, services.SourceViews)},
 		{Name: jobChunk, Class: jobs.Bulk, Each: s.runChunk, Changes: jobs.CountsOf(s.usersOfChunk, services.SourceViews)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceViews)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.UserWork(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceViews)},
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *Service) readersJob(view View) jobs.NewJob {
 // newReadersJob is the job of a view without the throttle's time.
 func newReadersJob(view View) jobs.NewJob {
 	key, _ := json.Marshal([2]string{view.Code, view.ID}) // strings always have a JSON form
-	return jobs.Keyed(jobReaders, string(key))
+	return jobs.KeyedJob(jobReaders, string(key))
 }
 
 // viewOf reads the key of newReadersJob.
@@ -70,7 +70,7 @@ func viewOf(job jobs.Job) (View, error) {
 }
 
 // countsJob projects the count of one user.
-func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
+func countsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
 
 // runReaders recounts for the readers of a view: at once if they are less than a page, otherwise by a job for each page. The job waits
 // until the gap of an earlier pass is over: another node, which does not know of that pass, may have queued it.
@@ -80,7 +80,7 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	now := s.clock.Now()
-	if due := s.throttle.Due(view, now); !due.IsZero() {
+	if due := s.throttle.DueAt(view, now); !due.IsZero() {
 		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Delay(view, now, newReadersJob(view), s.jobs.Wake)})
 	}
 	// The pass begins before the readers are read, so that an item that comes from here on gets its own pass.
@@ -99,7 +99,7 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	}
 	// The next pass waits as long as this one may take at readersPerSecond.
 	s.throttle.Begin(view, now, time.Duration(len(chunks))*readersPerPage*time.Second/readersPerSecond)
-	made, err := jobs.Chunked(jobChunk, chunks)
+	made, err := jobs.ChunkJobs(jobChunk, chunks)
 	if err != nil {
 		return err
 	}

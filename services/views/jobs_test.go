@@ -18,8 +18,8 @@ import (
 // second is the time n seconds after the start of the tests' clock.
 func second(n int) time.Time { return fanouttest.Start.Add(time.Duration(n) * time.Second) }
 
-// shelf is a view under test, on one node.
-type shelf struct {
+// testedView is a view under test, on one node.
+type testedView struct {
 	node
 	view View
 }
@@ -33,7 +33,7 @@ func claim(n node) []jobs.Job {
 }
 
 // add adds an item to the facts, and queues its job.
-func (s shelf) add(item string, at time.Time) {
+func (s testedView) add(item string, at time.Time) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: at}); err != nil {
@@ -44,7 +44,7 @@ func (s shelf) add(item string, at time.Time) {
 }
 
 // remove removes an item from the facts, and queues its job.
-func (s shelf) remove(item string) {
+func (s testedView) remove(item string) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := removeItem(ctx, tx, s.view, item); err != nil {
@@ -55,7 +55,7 @@ func (s shelf) remove(item string) {
 }
 
 // reportItem queues the job of an item.
-func (s shelf) reportItem(ctx context.Context, tx *sql.Tx, item string) error {
+func (s testedView) reportItem(ctx context.Context, tx *sql.Tx, item string) error {
 	job, err := itemJob(s.view, item)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s shelf) reportItem(ctx context.Context, tx *sql.Tx, item string) error {
 }
 
 // fill reports many items at once.
-func (s shelf) fill(from, to int) {
+func (s testedView) fill(from, to int) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for n := from; n < to; n++ {
@@ -80,13 +80,13 @@ func (s shelf) fill(from, to int) {
 	})
 }
 
-func (s shelf) rebuild() {
+func (s testedView) rebuild() {
 	s.TB.Helper()
 	s.Must(s.service.rebuild(s.TB.Context(), []View{s.view}))
 }
 
-// counted is the answer of Redis to a user who last looked at the view at a time.
-func (s shelf) counted(upTo time.Time) viewCount {
+// countInRedis returns the answer of Redis to a user who last looked at the view at a time.
+func (s testedView) countInRedis(upTo time.Time) viewCount {
 	s.TB.Helper()
 	counts, err := s.service.redis.count(s.TB.Context(), []Access{{View: s.view, UpTo: upTo}})
 	s.Must(err)
@@ -95,13 +95,13 @@ func (s shelf) counted(upTo time.Time) viewCount {
 
 // mismatch compares the answers of Redis with the facts, for last looks at several times; "" when they agree. A missing view
 // gives no answer, and is no fault.
-func (s shelf) mismatch() string {
+func (s testedView) mismatch() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
 		access := Access{View: s.view, UpTo: second(n)}
 		facts, err := countItems(s.TB.Context(), s.Store, []Access{access}, 1000)
 		s.Must(err)
-		got := s.counted(access.UpTo)
+		got := s.countInRedis(access.UpTo)
 		switch {
 		case !got.ready:
 		case got.count != min(facts[0], minKeptItems), !got.atLeast && facts[0] > got.count:
@@ -112,14 +112,14 @@ func (s shelf) mismatch() string {
 }
 
 // mustAgree runs the jobs, and fails the test unless Redis has the view and agrees with the facts.
-func (s shelf) mustAgree(t *testing.T, when string) {
+func (s testedView) mustAgree(t *testing.T, when string) {
 	t.Helper()
-	s.Quiet(s.Fanout)
+	s.RunAllJobs(s.Fanout)
 	if fault := s.mismatch(); fault != "" {
 		t.Errorf("%s: %s", when, fault)
 	}
 	for _, upTo := range []int{-1, 1000} {
-		if !s.counted(second(upTo)).ready {
+		if !s.countInRedis(second(upTo)).ready {
 			t.Errorf("%s: to who looked at second %d the view says nothing", when, upTo)
 		}
 	}
@@ -127,8 +127,8 @@ func (s shelf) mustAgree(t *testing.T, when string) {
 
 func TestAViewKeepsItsNewestItems(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		s := shelf{n, View{Code: "news", ID: "a/b {c}"}}
-		if got := s.counted(second(0)); got.ready {
+		s := testedView{n, View{Code: "news", ID: "a/b {c}"}}
+		if got := s.countInRedis(second(0)); got.ready {
 			t.Errorf("before it is built: %+v", got)
 		}
 		s.rebuild()
@@ -139,10 +139,10 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 			s.rebuild()
 			s.mustAgree(t, fmt.Sprint(to, " items, rebuilt"))
 		}
-		if got := s.counted(second(199)); got != (viewCount{ready: true, count: 100}) {
+		if got := s.countInRedis(second(199)); got != (viewCount{ready: true, count: 100}) {
 			t.Errorf("100 unread: %+v", got)
 		}
-		if got := s.counted(second(198)); got != (viewCount{ready: true, count: 100, atLeast: true}) {
+		if got := s.countInRedis(second(198)); got != (viewCount{ready: true, count: 100, atLeast: true}) {
 			t.Errorf("101 unread: %+v", got)
 		}
 		for n := 299; n >= 120; n -= 2 { // fewer items than it keeps: it is refilled
@@ -151,22 +151,22 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 		s.mustAgree(t, "half of them removed")
 		s.add("item250", second(399))
 		s.mustAgree(t, "moved")
-		if got := s.counted(second(398)); got.count != 1 {
+		if got := s.countInRedis(second(398)); got.count != 1 {
 			t.Errorf("moved: %+v", got)
 		}
 	})
 }
 
-// meddler is a context that runs something else before the nth round trip of Redis. With each n that is between another two steps of the
+// interruptingContext is a context that runs something else before the nth round trip of Redis. Each n is between another two steps of the
 // work, also between its read of SQL and its write.
-type meddler struct {
+type interruptingContext struct {
 	context.Context
 	tripsLeft int // the round trips until do runs
 	do        func()
 }
 
 // Value is called for the count of round trips before each of them.
-func (m *meddler) Value(key any) any {
+func (m *interruptingContext) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		if m.tripsLeft--; m.tripsLeft == 0 {
 			m.do()
@@ -178,31 +178,31 @@ func (m *meddler) Value(key any) any {
 // Other work runs as a whole between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
 func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
-	for name, history := range map[string]struct{ before, work, between func(shelf) }{
+	for name, history := range map[string]struct{ before, work, between func(testedView) }{
 		"added while it is removed": {
-			func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout); s.remove("x") }, nil,
-			func(s shelf) { s.add("x", second(50)) },
+			func(s testedView) { s.add("x", second(5)); s.RunAllJobs(s.Fanout); s.remove("x") }, nil,
+			func(s testedView) { s.add("x", second(50)) },
 		},
-		"removed while it is added":     {func(s shelf) { s.add("x", second(5)) }, nil, func(s shelf) { s.remove("x") }},
-		"moved while it is added":       {func(s shelf) { s.add("x", second(5)) }, nil, func(s shelf) { s.add("x", second(50)) }},
-		"lost while it is added":        {func(s shelf) { s.add("x", second(5)) }, nil, func(s shelf) { s.Server.Flush(); s.rebuild() }},
-		"rebuilt while it is removed":   {func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout); s.remove("x") }, nil, shelf.rebuild},
-		"added while it is rebuilt":     {nil, shelf.rebuild, func(s shelf) { s.add("x", second(50)) }},
-		"removed while it is rebuilt":   {func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout) }, shelf.rebuild, func(s shelf) { s.remove("x") }},
-		"moved while it is rebuilt":     {func(s shelf) { s.add("x", second(5)) }, shelf.rebuild, func(s shelf) { s.add("x", second(50)) }},
-		"lost while it is rebuilt":      {nil, shelf.rebuild, func(s shelf) { s.Server.Flush() }},
-		"grows while it is rebuilt":     {func(s shelf) { s.fill(0, 130) }, shelf.rebuild, func(s shelf) { s.fill(130, 140) }},
-		"removed from what is too long": {func(s shelf) { s.fill(0, 140); s.Quiet(s.Fanout); s.remove("item139") }, nil, func(s shelf) { s.remove("item138") }},
+		"removed while it is added":     {func(s testedView) { s.add("x", second(5)) }, nil, func(s testedView) { s.remove("x") }},
+		"moved while it is added":       {func(s testedView) { s.add("x", second(5)) }, nil, func(s testedView) { s.add("x", second(50)) }},
+		"lost while it is added":        {func(s testedView) { s.add("x", second(5)) }, nil, func(s testedView) { s.Server.Flush(); s.rebuild() }},
+		"rebuilt while it is removed":   {func(s testedView) { s.add("x", second(5)); s.RunAllJobs(s.Fanout); s.remove("x") }, nil, testedView.rebuild},
+		"added while it is rebuilt":     {nil, testedView.rebuild, func(s testedView) { s.add("x", second(50)) }},
+		"removed while it is rebuilt":   {func(s testedView) { s.add("x", second(5)); s.RunAllJobs(s.Fanout) }, testedView.rebuild, func(s testedView) { s.remove("x") }},
+		"moved while it is rebuilt":     {func(s testedView) { s.add("x", second(5)) }, testedView.rebuild, func(s testedView) { s.add("x", second(50)) }},
+		"lost while it is rebuilt":      {nil, testedView.rebuild, func(s testedView) { s.Server.Flush() }},
+		"grows while it is rebuilt":     {func(s testedView) { s.fill(0, 130) }, testedView.rebuild, func(s testedView) { s.fill(130, 140) }},
+		"removed from what is too long": {func(s testedView) { s.fill(0, 140); s.RunAllJobs(s.Fanout); s.remove("item139") }, nil, func(s testedView) { s.remove("item138") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for trip := 1; ; trip++ {
 				number++
-				s := shelf{n, View{Code: "run", ID: fmt.Sprint(number)}}
+				s := testedView{n, View{Code: "run", ID: fmt.Sprint(number)}}
 				s.rebuild()
 				if history.before != nil {
 					history.before(s)
 				}
-				ctx := &meddler{Context: t.Context(), tripsLeft: trip, do: func() { history.between(s); s.Work(s.Fanout) }}
+				ctx := &interruptingContext{Context: t.Context(), tripsLeft: trip, do: func() { history.between(s); s.RunDueJobs(s.Fanout) }}
 				if history.work != nil {
 					s.Must(s.service.rebuild(ctx, []View{s.view}))
 				} else {
@@ -210,7 +210,7 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 						s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 					}
 				}
-				s.Quiet(s.Fanout)
+				s.RunAllJobs(s.Fanout)
 				if fault := s.mismatch(); fault != "" {
 					t.Fatalf("before round trip %d: %s", trip, fault)
 				}
@@ -225,14 +225,14 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 	}
 }
 
-// pest is a context that runs something else before every round trip of Redis.
-type pest struct {
+// alwaysInterruptingContext is a context that runs something else before every round trip of Redis.
+type alwaysInterruptingContext struct {
 	context.Context
 	do func()
 }
 
-// Value is called before each round trip, as in meddler.
-func (p pest) Value(key any) any {
+// Value is called before each round trip, as in interruptingContext.
+func (p alwaysInterruptingContext) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		p.do()
 	}
@@ -241,28 +241,28 @@ func (p pest) Value(key any) any {
 
 // A view was being refilled when its job gave up, because items were removed all the time. It is refilled when the job is
 // tried again.
-func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
+func TestAViewIsRefilledAfterItsJobGaveUp(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		s := shelf{n, View{Code: "news", ID: "busy"}}
+		s := testedView{n, View{Code: "news", ID: "busy"}}
 		s.rebuild()
 		s.fill(0, 150)
-		s.Quiet(s.Fanout)
+		s.RunAllJobs(s.Fanout)
 		left := 149 // the newest that stands
 		gaveUp := false
 		for ; !gaveUp && left > 0; left-- {
 			s.remove(fmt.Sprint("item", left))
-			ctx := pest{t.Context(), func() {
+			ctx := alwaysInterruptingContext{t.Context(), func() {
 				_, err := s.service.redis.remove(t.Context(), s.view, "nobody")
 				s.Must(err)
 			}}
 			for _, job := range claim(n) {
 				s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 			}
-			waiting, _ := n.Jobs()
+			waiting, _ := n.CountJobs()
 			gaveUp = waiting > 0
 		}
-		if !gaveUp || s.counted(second(0)).ready {
-			t.Fatalf("no job gave up: %d items are left, %+v", left, s.counted(second(0)))
+		if !gaveUp || s.countInRedis(second(0)).ready {
+			t.Fatalf("no job gave up: %d items are left, %+v", left, s.countInRedis(second(0)))
 		}
 		s.mustAgree(t, "tried again")
 	})
@@ -271,11 +271,11 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 // After any history of a view Redis agrees with the facts, although its steps in Redis lag behind SQL, run twice, or run out of
 // order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
-	histories.Fewer(t, 10)
+	histories.Reduce(t, 10)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++
-		s := shelf{n, View{Code: "history", ID: fmt.Sprint(number)}}
+		s := testedView{n, View{Code: "history", ID: fmt.Sprint(number)}}
 		var held []jobs.Job                  // claimed by a slow worker
 		var adds []func() error              // read, and not written yet
 		stands, next := map[string]bool{}, 0 // the reported items
@@ -287,7 +287,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				s.Must(s.Fanout.RunJobs(s.TB.Context(), []jobs.Job{job}))
 			}
 			held, adds = nil, nil
-			s.Quiet(s.Fanout)
+			s.RunAllJobs(s.Fanout)
 			if fault := s.mismatch(); fault != "" {
 				t.Fatal(fault)
 			}
@@ -312,7 +312,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 			},
 			"read": func(t *rapid.T) { // under a stamp that will be old at the write
 				name, ctx := item(), n.TB.Context()
-				stamp, err := s.service.redis.stamp(ctx, s.view)
+				stamp, err := s.service.redis.takeStamp(ctx, s.view)
 				s.Must(err)
 				at, there, err := readItem(ctx, s.Store, s.view, name)
 				s.Must(err)

@@ -17,9 +17,9 @@ import (
 const (
 	// minKeptItems is the least number of newest items that a view keeps, if it has them: one more than services.DisplayCap.
 	minKeptItems = services.DisplayCap + 1
-	// trimmedAt is how many items a view holds before it is cut.
+	// trimThreshold is how many items a view holds before it is cut.
 	// A cut removes several items at once, so that it is not made with each report.
-	trimmedAt = minKeptItems + 32
+	trimThreshold = minKeptItems + 32
 	// lifetime is how long a view stays without a new item or a rebuild.
 	// A view without new items soon has no readers. If one comes, they build it again.
 	lifetime = 7 * 24 * time.Hour
@@ -43,7 +43,7 @@ var (
 	viewRemove = scripts.Load("view_remove")
 	viewStamp  = scripts.Load("view_stamp")
 
-	// keys are views: ZSETs, item -> microseconds, three marks and items of up to 65 characters: trimmedAt at most, more during a rebuild.
+	// keys are views: ZSETs, item -> microseconds, three marks and items of up to 65 characters: trimThreshold at most, more during a rebuild.
 	keys = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: stampMark, Ours: func(rest string) bool {
 		code, id, found := strings.Cut(rest, "/")
 		return found && code != "" && id != ""
@@ -66,7 +66,7 @@ func (p projection) begin(ctx context.Context, views []View) ([]redis.Stamp, err
 	for i, view := range views {
 		calls[i] = redis.Call{Keys: []string{viewKey(view)}, Args: []any{lifeSeconds(), epoch}}
 	}
-	return p.Stamps(ctx, viewBegin, calls)
+	return p.ChangeForStamps(ctx, viewBegin, calls)
 }
 
 // viewFacts are SQL's items of one view, read under a stamp of begin.
@@ -90,25 +90,25 @@ func (p projection) end(ctx context.Context, views []viewFacts) ([]redis.Result,
 		}
 		calls[i] = redis.Call{Keys: []string{viewKey(facts.view)}, Args: args}
 	}
-	return p.Results(ctx, viewMerge, calls)
+	return p.ChangeForResults(ctx, viewMerge, calls)
 }
 
-// stamp takes a stamp for one view, to read an item of it from SQL. It is 0 if the view does not exist: nothing can be
+// takeStamp takes a stamp for one view, to read an item of it from SQL. It is 0 if the view does not exist: nothing can be
 // added then.
-func (p projection) stamp(ctx context.Context, view View) (redis.Stamp, error) {
-	return p.Stamp(ctx, viewStamp, redis.Call{Keys: []string{viewKey(view)}})
+func (p projection) takeStamp(ctx context.Context, view View) (redis.Stamp, error) {
+	return p.ChangeForStamp(ctx, viewStamp, redis.Call{Keys: []string{viewKey(view)}})
 }
 
 // add adds an item to a view, or moves it to a later time.
 func (p projection) add(ctx context.Context, view View, stamp redis.Stamp, item Item) (redis.Result, error) {
 	args := []any{stamp.String(), item.Name, item.At.UnixMicro(), minKeptItems, lifeSeconds()}
-	return p.Result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
+	return p.ChangeForResult(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
 }
 
 // remove removes an item from a view. Status Applied with Short asks the caller to refill: the view has fewer items than are
 // counted, and SQL has older ones.
 func (p projection) remove(ctx context.Context, view View, item string) (redis.Result, error) {
-	return p.Result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, minKeptItems}})
+	return p.ChangeForResult(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, minKeptItems}})
 }
 
 // viewCount is how many items of a view are newer than a user's last access.
@@ -123,7 +123,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	if err := p.CheckTrusted(); err != nil {
 		return nil, err
 	}
-	ctx = redis.Reading(ctx)
+	ctx = redis.WithReading(ctx)
 	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
@@ -147,11 +147,11 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 			continue
 		}
 		if err != nil {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 		newer, err := commands[3*i+2].(*redis.IntCmd).Result()
 		if err != nil {
-			return nil, redis.Unavailable(err)
+			return nil, redis.MapError(err)
 		}
 		// The mark is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)

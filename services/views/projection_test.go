@@ -46,8 +46,8 @@ func (s scene) build(view View, items ...Item) {
 	s.must(err)
 }
 
-// counted is the count for a user whose last look was before all items.
-func (s scene) counted(view View) viewCount {
+// countAllItems returns the count for a user whose last look was before all items.
+func (s scene) countAllItems(view View) viewCount {
 	s.Helper()
 	counts, err := s.count(s.Context(), []Access{{View: view, UpTo: time.UnixMicro(1)}})
 	s.must(err)
@@ -68,7 +68,7 @@ func TestAViewThatWasNeverLookedAtIsCounted(t *testing.T) {
 	})
 }
 
-func TestAKeyIsTheViewsOwn(t *testing.T) {
+func TestKeysOfViewsAreRecognized(t *testing.T) {
 	if got := viewKey(View{Code: "news", ID: "a b"}); got != "v:news/a b" {
 		t.Errorf("the key is %q", got)
 	}
@@ -85,15 +85,15 @@ func TestAKeyIsTheViewsOwn(t *testing.T) {
 func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
 	eachScene(t, func(s scene) {
 		s.build(news, Item{Name: "a", At: time.UnixMicro(5)}, Item{Name: "b", At: time.UnixMicro(6)})
-		if got := s.counted(news); !got.ready || got.count != 2 {
+		if got := s.countAllItems(news); !got.ready || got.count != 2 {
 			s.Fatalf("%+v, want 2", got)
 		}
 		s.must(s.Commands().ZAdd(s.Context(), viewKey(news), redis.Z{Score: -4711, Member: epochMark}).Err())
-		if got := s.counted(news); got.ready {
+		if got := s.countAllItems(news); got.ready {
 			s.Errorf("of another epoch: %+v", got)
 		}
 		s.build(news, Item{Name: "c", At: time.UnixMicro(7)})
-		if got := s.counted(news); !got.ready || got.count != 1 {
+		if got := s.countAllItems(news); !got.ready || got.count != 1 {
 			s.Errorf("begun anew: %+v, want 1", got)
 		}
 	})
@@ -107,12 +107,12 @@ func TestAViewOfAnotherTypeIsMissing(t *testing.T) {
 		}
 		for range 2 {
 			list()
-			if got := s.counted(news); got.ready {
+			if got := s.countAllItems(news); got.ready {
 				s.Errorf("a view: %+v", got)
 			}
 			list()
 			s.build(news)
-			if got := s.counted(news); !got.ready {
+			if got := s.countAllItems(news); !got.ready {
 				s.Errorf("a rebuild: %+v", got)
 			}
 			list()
@@ -141,8 +141,8 @@ func TestTheCleanerDropsAnEndlessView(t *testing.T) {
 		}
 		left, err := s.Commands().Exists(t.Context(), "v:settings/x").Result()
 		s.must(err)
-		if dropped != 1 || left != 1 || s.counted(endless).ready || !s.counted(news).ready {
-			t.Errorf("%d dropped; endless %+v, news %+v", dropped, s.counted(endless), s.counted(news))
+		if dropped != 1 || left != 1 || s.countAllItems(endless).ready || !s.countAllItems(news).ready {
+			t.Errorf("%d dropped; endless %+v, news %+v", dropped, s.countAllItems(endless), s.countAllItems(news))
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestCountsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 	server := redistest.NewServer(t)
 	s := scene{t, projection{clienttest.Open(t, redis.Options{URL: server.URL(), ReadTimeout: clienttest.Patience})}}
 	s.build(news)
-	if got := s.counted(news); !got.ready {
+	if got := s.countAllItems(news); !got.ready {
 		t.Fatalf("at first: %+v", got)
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "100kb")

@@ -16,7 +16,7 @@ import (
 // makeReaders makes users who touched a view. They have no documents yet.
 func (n node) makeReaders(view View, count int) []services.UserID {
 	n.TB.Helper()
-	users := n.Strangers(count)
+	users := n.MakeStrangers(count)
 	commands := make([]*jobs.Command, count)
 	for i, user := range users {
 		command, err := n.service.Touch(user, view, nil)
@@ -41,9 +41,9 @@ func TestEveryReaderOfAViewIsCounted(t *testing.T) {
 		}
 	}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 	n.must(n.service.Add(news, "a", n.Clock.Now()))
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 	for _, user := range watched {
 		if got := n.Document(user).Views; got.Unread != 1 {
 			t.Errorf("user %d has %+v", user, got)
@@ -66,7 +66,7 @@ func TestPassesOverReadersAreThrottled(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	user := n.makeReaders(news, 1)[0]
 	n.Must(n.Projector.Rebuild(t.Context(), user))
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 	add := func(item string) {
 		t.Helper()
 		command, err := n.service.Add(news, item, n.Clock.Now())
@@ -75,7 +75,7 @@ func TestPassesOverReadersAreThrottled(t *testing.T) {
 	}
 	expect := func(when string, want int) {
 		t.Helper()
-		n.Work(n.Fanout)
+		n.RunDueJobs(n.Fanout)
 		if got := n.Document(user).Views.Unread; got != want {
 			t.Errorf("%s: %d, want %d", when, got, want)
 		}
@@ -88,7 +88,7 @@ func TestPassesOverReadersAreThrottled(t *testing.T) {
 	expect("within the gap", 1)
 	n.Clock.Advance(passGap)
 	expect("after the gap", 2)
-	if waiting, dead := n.Jobs(); waiting+dead > 0 {
+	if waiting, dead := n.CountJobs(); waiting+dead > 0 {
 		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 	}
 }

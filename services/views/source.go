@@ -51,7 +51,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 }
 
 // Explain lists the views with new items, the view with the newest item first; touching a view clears its share.
-func (v Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+func (v Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	views, err := readNewItems(ctx, v.s.db, of.User, time.Time{})
 	if err != nil {
 		return nil, err

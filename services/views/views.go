@@ -62,8 +62,8 @@ func New(cfg Config) *Service {
 
 const (
 	maxCodes = 20 // of one call of List
-	// clocksDiffer is how far the host application's clock may be ahead of this node's.
-	clocksDiffer = time.Minute
+	// maxClockLead is how far the host application's clock may be ahead of this node's.
+	maxClockLead = time.Minute
 )
 
 // Add is the command by which the host application reports an item into a view. An item that exists, or was removed, moves to
@@ -79,7 +79,7 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		// The time is refused only if it is ahead of both clocks: after this node's clock was set back, its IDs still have the later
 		// time.
-		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.ReadClock(s.ids.Now).Add(clocksDiffer)) {
+		if at.After(tx.Now.Add(maxClockLead)) && at.After(tx.ReadClock(s.ids.Now).Add(maxClockLead)) {
 			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
 		return addItem(ctx, tx, view, reported)
@@ -167,7 +167,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)
 	}
 	for _, code := range codes {
-		if err := services.About("codes", checkCode(code)); err != nil {
+		if err := services.WithArgument("codes", checkCode(code)); err != nil {
 			return Page{}, err
 		}
 	}
@@ -211,7 +211,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) 
 	}
 	found := make(map[View]Unread, len(accesses))
 	for i, access := range accesses {
-		found[access.View] = counts[i].of(access)
+		found[access.View] = counts[i].unreadFor(access)
 	}
 	return found, nil
 }
@@ -238,13 +238,13 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	}
 	list := make([]Unread, len(accesses))
 	for i, access := range accesses {
-		list[i] = counts[i].of(access)
+		list[i] = counts[i].unreadFor(access)
 	}
 	return list, nil
 }
 
-// of returns the unread count of the view that an access is about, as the API shows it.
-func (c viewCount) of(access Access) Unread {
+// unreadFor returns the unread count of the view that an access is about, as the API shows it.
+func (c viewCount) unreadFor(access Access) Unread {
 	precision := services.Exact
 	if c.atLeast {
 		precision = services.AtLeast
@@ -254,8 +254,8 @@ func (c viewCount) of(access Access) Unread {
 	return Unread{Access: access, Count: count}
 }
 
-// missing are the indexes of the counts that are not ready.
-func missing(counts []viewCount) (places []int) {
+// missingIndexes returns the indexes of the counts that are not ready.
+func missingIndexes(counts []viewCount) (places []int) {
 	for i, count := range counts {
 		if !count.ready {
 			places = append(places, i)
@@ -267,7 +267,7 @@ func missing(counts []viewCount) (places []int) {
 // rebuildMissing builds the missing views for the next reader. This reader's counts come from SQL, because reading the views again would be
 // one more round trip.
 func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts []viewCount) error {
-	places := missing(counts)
+	places := missingIndexes(counts)
 	if len(places) == 0 {
 		return nil
 	}
@@ -280,7 +280,7 @@ func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts 
 
 // countFacts counts in SQL the views whose counts are not ready.
 func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []viewCount) error {
-	places := missing(counts)
+	places := missingIndexes(counts)
 	if len(places) == 0 {
 		return nil
 	}

@@ -58,7 +58,7 @@ func (n node) list(user services.UserID, size int, codes ...string) Page {
 
 func TestNewItemsInAView(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		users := n.Strangers(2)
+		users := n.MakeStrangers(2)
 		n.must(n.service.Add(news, "a", n.Clock.Now()))
 		if page := n.list(users[0], 10, "news"); len(page.Views) != 0 {
 			t.Errorf("who never looked is shown %+v", page)
@@ -68,7 +68,7 @@ func TestNewItemsInAView(t *testing.T) {
 		n.must(n.service.Add(news, "c", n.Clock.Now()))
 		n.must(n.service.Touch(users[1], news, nil))
 		n.must(n.service.Remove(news, "b"))
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		for i, want := range []int{1, 0} {
 			page := n.list(users[i], 10, "news")
 			if len(page.Views) != 1 || page.Views[0].View != news || page.Views[0].Count.Value != want || !page.Views[0].Count.InTotal || page.Views[0].Count.Precision != services.Exact {
@@ -76,7 +76,7 @@ func TestNewItemsInAView(t *testing.T) {
 			}
 		}
 		n.must(n.service.Add(news, "c", n.Clock.Now())) // it moves
-		n.Quiet(n.Fanout)
+		n.RunAllJobs(n.Fanout)
 		if got := n.list(users[1], 10, "news").Views[0].Count.Value; got != 1 {
 			t.Errorf("after a move %d are new", got)
 		}
@@ -93,14 +93,14 @@ func TestNewItemsInAView(t *testing.T) {
 
 func TestPastTheCapAViewIsAtLeast(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		user := n.Strangers(1)[0]
+		user := n.MakeStrangers(1)[0]
 		n.must(n.service.Touch(user, news, nil))
 		for count := 1; count <= 140; count++ {
 			n.must(n.service.Add(news, fmt.Sprint(count), n.Clock.Now()))
 			if count > 2 && count < 98 || count > 102 && count < 130 {
 				continue
 			}
-			n.Quiet(n.Fanout)
+			n.RunAllJobs(n.Fanout)
 			got := n.list(user, 1, "news").Views[0].Count
 			precision, display := services.Exact, fmt.Sprint(count)
 			if count > 100 {
@@ -118,9 +118,9 @@ func TestPastTheCapAViewIsAtLeast(t *testing.T) {
 
 // A page of any number of views takes one round trip of Redis. Where some views have to be built, SQL counts them, and the page takes
 // two more.
-func TestViewsAreOneRoundTrip(t *testing.T) {
+func TestReadingViewsTakesOneRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
-		user := n.Strangers(1)[0]
+		user := n.MakeStrangers(1)[0]
 		for i := range 60 {
 			n.must(n.service.Touch(user, View{Code: "topic", ID: fmt.Sprint(i)}, nil))
 		}
@@ -138,12 +138,12 @@ func TestViewsAreOneRoundTrip(t *testing.T) {
 // Without Redis, and after Redis has lost the views, SQL counts the same.
 func TestViewsWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
-	user := n.Strangers(1)[0]
+	user := n.MakeStrangers(1)[0]
 	n.must(n.service.Touch(user, news, nil))
 	for i := range 3 {
 		n.must(n.service.Add(news, fmt.Sprint(i), n.Clock.Now()))
 	}
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 	value := func() int { return n.list(user, 1, "news").Views[0].Count.Value }
 	if got := value(); got != 3 {
 		t.Errorf("with Redis: %d", got)
@@ -159,7 +159,7 @@ func TestViewsWithoutRedis(t *testing.T) {
 	}
 	n.Server.Start()
 	n.Clock.Advance(time.Minute)
-	n.Quiet(n.Fanout)
+	n.RunAllJobs(n.Fanout)
 	if got := value(); got != 4 {
 		t.Errorf("with an empty Redis: %d", got)
 	}
@@ -203,11 +203,11 @@ func TestBadViews(t *testing.T) {
 
 // Readers on two devices, and items that come, move and go: the new items agree with a simple model.
 func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
-	histories.Fewer(t, 5)
+	histories.Reduce(t, 5)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++
-		users := n.Strangers(2)
+		users := n.MakeStrangers(2)
 		views := []View{{Code: "a", ID: fmt.Sprint(number)}, {Code: "b", ID: fmt.Sprint(number)}}
 		items, seen := map[View]map[string]time.Time{}, map[services.UserID]map[View]time.Time{}
 		for _, view := range views {
@@ -245,7 +245,7 @@ func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 			},
 			"lose": func(*rapid.T) { n.Server.Flush() },
 			"": func(t *rapid.T) {
-				n.Work(n.Fanout)
+				n.RunDueJobs(n.Fanout)
 				for _, user := range users {
 					page := n.list(user, 10, "a", "b")
 					if len(page.Views) != len(seen[user]) {

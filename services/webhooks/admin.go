@@ -37,8 +37,8 @@ func secretsText(secrets []secret) string {
 	return string(text)
 }
 
-// unknown is the error for a name that no endpoint has.
-func unknown(name string) error {
+// unknownEndpointError returns the error for a name that no endpoint has.
+func unknownEndpointError(name string) error {
 	return services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(name))
 }
 
@@ -52,7 +52,7 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if _, err := s.sender.guard.CheckURL("url", e.URL); err != nil {
 		return "", err
 	}
-	if err := e.Filter.check(s.cfg.Types); err != nil {
+	if err := e.Filter.check(s.cfg.SiteMessageTypes); err != nil {
 		return "", err
 	}
 	if err := s.needStream(ctx); err != nil {
@@ -87,7 +87,7 @@ func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, head
 	if count >= maxEndpoints {
 		return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 	}
-	tx.KeepLimit(endpoints, 0, maxEndpoints)
+	tx.KeepLimit(endpointLimit, 0, maxEndpoints)
 	// head becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's present state is not
 	// new.
 	added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: secretText}}), e.Filter.Away, e.Filter.Totals,
@@ -115,7 +115,7 @@ func (s *Service) needStream(ctx context.Context) error {
 // token with the row, so it cannot record its last round and put a letter back.
 func (s *Service) Remove(ctx context.Context, name string) error {
 	if checkName(name) != nil {
-		return unknown(name)
+		return unknownEndpointError(name)
 	}
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
 		removed, err := tx.Run(ctx, deleteWebhook, name)
@@ -123,7 +123,7 @@ func (s *Service) Remove(ctx context.Context, name string) error {
 			return err
 		}
 		if removed == 0 {
-			return unknown(name)
+			return unknownEndpointError(name)
 		}
 		_, err = tx.Run(ctx, deleteLetters, name)
 		return err
@@ -145,7 +145,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 			return err
 		}
 		if !found {
-			return unknown(name)
+			return unknownEndpointError(name)
 		}
 		// The newest secret is first, and has no end.
 		secrets := []secret{{Text: text}}
@@ -170,8 +170,8 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 	return text, nil
 }
 
-// Tested is the outcome of a test.
-type Tested struct {
+// TestResult is the outcome of a test.
+type TestResult struct {
 	Status int           // HTTP's; 0: there was no answer
 	Error  string        // "" if the receiver accepted it
 	Took   time.Duration // the whole request
@@ -179,13 +179,13 @@ type Tested struct {
 
 // Test sends an event of the type TestEvent from this process, once. It takes no part in the delivery: it records nothing, and
 // an endpoint that is down or gone can be tested. NOT_FOUND if there is no endpoint of that name.
-func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
+func (s *Service) Test(ctx context.Context, name string) (TestResult, error) {
 	e, found, err := readEndpoint(ctx, s.db, readWebhook, name)
 	if err != nil {
-		return Tested{}, err
+		return TestResult{}, err
 	}
 	if !found {
-		return Tested{}, unknown(name)
+		return TestResult{}, unknownEndpointError(name)
 	}
 	// Keep a tenth of the caller's time, to report that the receiver did not answer. Otherwise the caller would get only a timeout.
 	if end, some := ctx.Deadline(); some {
@@ -194,24 +194,24 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 		defer cancel()
 	}
 	now := s.cfg.Clock.Now()
-	text := body(TestEvent, now, struct {
+	text := eventBody(TestEvent, now, struct {
 		Webhook string `json:"webhook"`
 	}{name})
 	// The ID is new for each test: receivers drop an ID that they have seen. The client's guard checks the address again: an
 	// address that was allowed when it was added may be forbidden now.
-	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signing(e.secrets, now))
-	return Tested{Status: a.status, Error: a.err, Took: a.took}, nil
+	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signingSecrets(e.secrets, now))
+	return TestResult{Status: a.status, Error: a.err, Took: a.took}, nil
 }
 
-// Dead lists dead letters, the newest first, at most limit. NOT_FOUND if there is no endpoint of that name.
-func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, error) {
+// DeadLetters lists dead letters, the newest first, at most limit. NOT_FOUND if there is no endpoint of that name.
+func (s *Service) DeadLetters(ctx context.Context, name string, limit int) ([]Letter, error) {
 	if _, found, err := readEndpoint(ctx, s.db, readWebhook, name); err != nil || !found {
 		if err == nil {
-			err = unknown(name)
+			err = unknownEndpointError(name)
 		}
 		return nil, err
 	}
-	return letters(ctx, s.db, deadLetters, name, 0, limit)
+	return listLetters(ctx, s.db, deadLetters, name, 0, limit)
 }
 
 // Replay delivers dead letters again, of one user, or of all users if key is "", with the users' newest changes, and returns how
@@ -219,7 +219,7 @@ func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, e
 // dead are tried at once too. NOT_FOUND if there is no endpoint of that name, or no user of that key.
 func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
 	if checkName(name) != nil {
-		return 0, unknown(name)
+		return 0, unknownEndpointError(name)
 	}
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		// The statement also locks the row, so that the endpoint cannot be removed meanwhile.
@@ -228,7 +228,7 @@ func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, e
 			return err
 		}
 		if found == 0 {
-			return unknown(name)
+			return unknownEndpointError(name)
 		}
 		// For one user only the dead letter is replayed: the operator has repaired something for that user.
 		if key == "" {

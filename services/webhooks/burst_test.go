@@ -22,7 +22,7 @@ func TestManyChangesAreOneRequestOfAUser(t *testing.T) {
 		keys = append(keys, fmt.Sprintf("u%03d", i))
 	}
 	users := b.MakeUsers(keys...)
-	s := w.node()
+	s := w.newNode()
 	w.add(s, Filter{})
 	d := delivererOf(s, "app")
 	w.settle(d)

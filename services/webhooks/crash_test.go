@@ -23,7 +23,7 @@ func (d *deliverer) sendOnly(ctx context.Context) error {
 	}
 	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
 	if err != nil || !found || e.token != d.lease.Token() {
-		return leases.ErrDeposed
+		return leases.ErrLeaseLost
 	}
 	if d.unsaved != nil {
 		return nil
@@ -39,9 +39,9 @@ func (d *deliverer) sendOnly(ctx context.Context) error {
 // cluster is nodes that take over an endpoint from each other.
 type cluster struct {
 	*world
-	random *rand.Rand
-	nodes  []*deliverer
-	late   []*deliverer // that lost their lease with a round unsaved
+	random  *rand.Rand
+	nodes   []*deliverer
+	deposed []*deliverer // that lost their lease with a round unsaved
 }
 
 // act does one thing at random.
@@ -53,8 +53,8 @@ func (c *cluster) act(users []services.UserID) {
 	case 3: // killed, or paused, between the requests and their record; another node takes over
 		_ = c.nodes[i].sendOnly(c.Ctx)
 		c.takeOver()
-		c.late = append(c.late, c.nodes[i])
-		c.nodes[i] = delivererOf(c.node(), "app")
+		c.deposed = append(c.deposed, c.nodes[i])
+		c.nodes[i] = delivererOf(c.newNode(), "app")
 	case 4:
 		c.takeOver()
 	case 5:
@@ -62,11 +62,11 @@ func (c *cluster) act(users []services.UserID) {
 	default:
 		_, _ = c.nodes[i].Step(c.Ctx) // another node may have the lease
 	}
-	if len(c.late) > 0 && c.random.IntN(3) == 0 { // a paused node wakes and tries to record its round
-		late := c.late[0]
-		c.late = c.late[1:]
+	if len(c.deposed) > 0 && c.random.IntN(3) == 0 { // a paused node wakes and tries to record its round
+		late := c.deposed[0]
+		c.deposed = c.deposed[1:]
 		if late.unsaved != nil {
-			if err := late.save(c.Ctx); err != leases.ErrDeposed {
+			if err := late.save(c.Ctx); err != leases.ErrLeaseLost {
 				c.T.Errorf("a node without the lease recorded a round: %v", err)
 			}
 		}
@@ -76,7 +76,7 @@ func (c *cluster) act(users []services.UserID) {
 // takeOver ends the lease and gives the endpoint to another node.
 func (c *cluster) takeOver() {
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
-	next := delivererOf(c.node(), "app")
+	next := delivererOf(c.newNode(), "app")
 	if err := next.lease.Hold(c.Ctx); err != nil {
 		c.T.Errorf("a free endpoint: %v", err)
 	}
@@ -94,14 +94,14 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 			prefix := fmt.Sprintf("s%d-", seed)
 			keys := []string{prefix + "ann", prefix + "bob", prefix + "cat", prefix + "dan", prefix + "eve"}
 			users := b.MakeUsers(keys...)
-			s := w.node()
+			s := w.newNode()
 			w.add(s, Filter{})
-			c := &cluster{world: w, random: random, nodes: []*deliverer{delivererOf(s, "app"), delivererOf(w.node(), "app")}}
+			c := &cluster{world: w, random: random, nodes: []*deliverer{delivererOf(s, "app"), delivererOf(w.newNode(), "app")}}
 			for _, d := range c.nodes {
 				d.s.batch = 2
 			}
 			rude := rand.New(rand.NewPCG(uint64(seed), 2))
-			w.receiver.set(func(to http.ResponseWriter, _ delivery) {
+			w.receiver.setAnswer(func(to http.ResponseWriter, _ delivery) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				if rude.IntN(3) == 0 {
@@ -111,7 +111,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 			for range 80 {
 				c.act(users)
 			}
-			w.receiver.status(http.StatusOK)
+			w.receiver.answerWith(http.StatusOK)
 			c.takeOver()
 			for range 4 {
 				b.Clock.Advance(time.Hour)
@@ -138,7 +138,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 					version[d.ID] = of
 				}
 			}
-			if w.receiver.overlap {
+			if w.receiver.overlapped {
 				t.Errorf("seed %d: two requests for a user were under way at once", seed)
 			}
 			sqltest.Equal(t, s.Remove(b.Ctx, "app"), nil)
@@ -155,7 +155,7 @@ func TestAlertThatMoved(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")
-		s := w.node()
+		s := w.newNode()
 		s.batch = 2
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
@@ -206,11 +206,11 @@ func TestOneNodeDelivers(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann")
-		first, second := w.node(), w.node()
+		first, second := w.newNode(), w.newNode()
 		w.add(first, Filter{})
 		here, there := delivererOf(first, "app"), delivererOf(second, "app")
 		w.settle(here)
-		if _, err := there.Step(b.Ctx); err != leases.ErrDeposed {
+		if _, err := there.Step(b.Ctx); err != leases.ErrLeaseLost {
 			t.Fatalf("two nodes deliver: %v", err)
 		}
 		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string(nil))
@@ -219,7 +219,7 @@ func TestOneNodeDelivers(t *testing.T) {
 		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endLease); return err })
 		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string{"app"})
 		w.settle(there)
-		if _, err := here.Step(b.Ctx); err != leases.ErrDeposed {
+		if _, err := here.Step(b.Ctx); err != leases.ErrLeaseLost {
 			t.Errorf("the node before: %v", err)
 		}
 		got := w.receiver.take()

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// Requests are begun for roundFor at most; the rest of a batch is planned again in the next round.
-	batch     = 500              // changes of one round
-	batchDue  = 100              // letters of one round
-	roundFor  = 3 * time.Second  // after which a round begins no further request
-	breaker   = outbound.Breaker // after how many failures in a row an endpoint is down
-	mostSent  = 200_000          // users in deliverer.sent: beyond that an alert may come twice
-	awayFirst = 30 * time.Second // the shortest time until a user's open socket is checked again
-	awayMost  = 10 * time.Minute // the longest time until a user's open socket is checked again
+	// Requests are begun for maxSendTime at most; the rest of a batch is planned again in the next round.
+	batch              = 500                        // changes of one round
+	letterBatch        = 100                        // letters of one round
+	maxSendTime        = 3 * time.Second            // after which a round begins no further request
+	failuresUntilDown  = outbound.FailuresUntilDown // after how many failures in a row an endpoint is down
+	maxSentUsers       = 200_000                    // users in deliverer.sent: beyond that an alert may come twice
+	minRecheckInterval = 30 * time.Second           // the shortest time until a user's open socket is checked again
+	maxRecheckInterval = 10 * time.Minute           // the longest time until a user's open socket is checked again
 )
 
 // deliverer delivers one endpoint, as long as this node has its lease. Only one goroutine uses it. Everything that the next
@@ -35,8 +35,8 @@ type deliverer struct {
 	sent map[services.UserID]uint64
 }
 
-// deliverer makes the worker of an endpoint that this node may hold.
-func (s *Service) deliverer(lease *leases.Lease) *deliverer {
+// newDeliverer makes the worker of an endpoint that this node may hold.
+func (s *Service) newDeliverer(lease *leases.Lease) *deliverer {
 	return &deliverer{s: s, lease: lease, name: lease.Name, sent: map[services.UserID]uint64{}}
 }
 
@@ -70,7 +70,7 @@ type item struct {
 func (i *item) failedBefore() bool { return i.letter != nil && i.letter.Attempts > 0 }
 
 // Step does one round: due letters, then changes of the stream. It returns how long to wait before the next. Errors are of SQL or
-// Redis, and the round is tried again; errors of receivers are in the items. ErrDeposed if the endpoint is gone or another node
+// Redis, and the round is tried again; errors of receivers are in the items. ErrLeaseLost if the endpoint is gone or another node
 // delivers it.
 func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err := d.lease.Hold(ctx); err != nil {
@@ -88,14 +88,14 @@ func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	}
 	// Hold asks SQL only at intervals, and the lease may have gone to another node since.
 	if !found || e.token != d.lease.Token() {
-		return 0, leases.ErrDeposed
+		return 0, leases.ErrLeaseLost
 	}
 	if e.halted || d.s.db.Now().Before(e.retryAt) {
-		return poll, nil
+		return pollInterval, nil
 	}
 	items, all, err := d.plan(ctx, e)
 	if err != nil || len(items) == 0 {
-		return poll, err
+		return pollInterval, err
 	}
 	recent := d.send(ctx, e, items)
 	d.unsaved = d.outcome(e, items, all, recent)
@@ -115,35 +115,35 @@ func (d *deliverer) Resign(ctx context.Context) {
 // plan lists the items of the next round, a user at most once. all says that nothing else is in the stream. While the endpoint is
 // down one item is enough, as send tries one: a letter and a change of the stream take turns.
 func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all bool, err error) {
-	down := e.failures >= breaker
+	down := e.failures >= failuresUntilDown
 	if down && e.failures%2 == 0 { // every second trial is a change: a letter that always fails must not be the only trial
-		if items, all, err = d.fresh(ctx, e, nil); err != nil || len(items) > 0 {
-			return items, all, d.sift(ctx, e, items, err)
+		if items, all, err = d.planChanges(ctx, e, nil); err != nil || len(items) > 0 {
+			return items, all, d.setUnsentFates(ctx, e, items, err)
 		}
 	}
-	items, seen, err := d.retries(ctx, e, down)
+	items, seen, err := d.planLetters(ctx, e, down)
 	if err != nil {
 		return nil, false, err
 	}
 	// Letters come first: they are older, and a stream that is always full would hold them up.
 	if !down || len(items) == 0 {
-		fresh, whole, err := d.fresh(ctx, e, seen)
+		fresh, whole, err := d.planChanges(ctx, e, seen)
 		if err != nil {
 			return nil, false, err
 		}
 		items, all = append(items, fresh...), whole
 	}
-	return items, all, d.sift(ctx, e, items, nil)
+	return items, all, d.setUnsentFates(ctx, e, items, nil)
 }
 
-// retries lists letters to try again, with the newest changes of their users; seen has these users. One letter is enough while
+// planLetters lists letters to try again, with the newest changes of their users; seen has these users. One letter is enough while
 // the endpoint is down.
-func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items []item, seen map[services.UserID]bool, err error) {
+func (d *deliverer) planLetters(ctx context.Context, e endpoint, down bool) (items []item, seen map[services.UserID]bool, err error) {
 	var waiting []Letter
 	if down { // a letter that failed is as good a trial as a new change, due or not
-		waiting, err = letters(ctx, d.s.db, failedLetters, e.Name, int64(e.readTo), 1)
+		waiting, err = listLetters(ctx, d.s.db, failedLetters, e.Name, int64(e.readTo), 1)
 	} else {
-		waiting, err = letters(ctx, d.s.db, dueLetters, e.Name, d.s.db.Now(), int64(e.readTo), batchDue)
+		waiting, err = listLetters(ctx, d.s.db, dueLetters, e.Name, d.s.db.Now(), int64(e.readTo), letterBatch)
 	}
 	if err != nil || len(waiting) == 0 {
 		return nil, nil, err
@@ -173,9 +173,9 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 	return items, seen, nil
 }
 
-// fresh lists the next changes of the stream, up to the first whose user is in seen. all says that no further changes are left.
-func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []item, all bool, err error) {
-	changes, err := d.s.cfg.Stream.After(ctx, e.readTo, d.s.batch)
+// planChanges lists the next changes of the stream, up to the first whose user is in seen. all says that no further changes are left.
+func (d *deliverer) planChanges(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []item, all bool, err error) {
+	changes, err := d.s.cfg.Stream.ChangesAfter(ctx, e.readTo, d.s.batch)
 	if err != nil || len(changes) == 0 {
 		return nil, err == nil, err
 	}
@@ -184,7 +184,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 		users[i] = change.User
 	}
 	// A change does not wait for the letter of its user, due or dead: it is newer, and replaces the letter.
-	kept, err := letters(ctx, d.s.db, lettersOf, e.Name, users)
+	kept, err := listLetters(ctx, d.s.db, lettersOf, e.Name, users)
 	if err != nil {
 		return nil, false, err
 	}
@@ -206,9 +206,9 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift sets the fates of the items that are not sent now; the others stay untouched until send. err is the caller's error so far: if
-// it is not nil, sift only returns it.
-func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
+// setUnsentFates sets the fates of the items that are not sent now; the others stay untouched until send. err is the caller's error so far: if
+// it is not nil, setUnsentFates only returns it.
+func (d *deliverer) setUnsentFates(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err
 	}
@@ -237,12 +237,12 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 	return nil
 }
 
-// send makes the requests of a round, several at a time. It begins none after roundFor, or once the endpoint is down; the remaining
+// send makes the requests of a round, several at a time. It begins none after maxSendTime, or once the endpoint is down; the remaining
 // items stay untouched. Letters take half of the workers at most while there are changes of the stream: a receiver that never answers
 // for some users must not hold the others up. It returns the failures since the last success, including earlier rounds.
 func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
 	// A receiver that is down gets one request, which is a trial and not a load.
-	workers, down := d.s.cfg.Requests, e.failures >= breaker
+	workers, down := d.s.cfg.ParallelRequests, e.failures >= failuresUntilDown
 	if down {
 		workers = 1
 	}
@@ -250,8 +250,8 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	ctx, cancel := context.WithDeadline(ctx, d.lease.Until())
 	defer cancel()
 	// The lease and the rounds go by the machine's time, whatever clock the service has.
-	ends := time.Now().Add(roundFor)
-	secrets := signing(e.secrets, d.s.db.Now())
+	ends := time.Now().Add(maxSendTime)
+	secrets := signingSecrets(e.secrets, d.s.db.Now())
 	var recent atomic.Int64
 	// Failures are counted over several rounds: five in a row may come in five rounds.
 	recent.Store(int64(e.failures))
@@ -259,7 +259,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	// take gives a worker the next item to send, nil when the round is over.
 	take := func(done *item) *item {
 		return q.next(done, func(trials int) bool {
-			return ctx.Err() != nil || time.Now().After(ends) || down && trials > 0 || !down && recent.Load() >= breaker
+			return ctx.Err() != nil || time.Now().After(ends) || down && trials > 0 || !down && recent.Load() >= failuresUntilDown
 		})
 	}
 	var group sync.WaitGroup
@@ -288,7 +288,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	group.Wait()
 	failures = int(recent.Load())
 	if !down { // failures of requests that were under way when the endpoint went down do not make the first pause longer
-		failures = min(failures, breaker)
+		failures = min(failures, failuresUntilDown)
 	}
 	return failures
 }
@@ -297,7 +297,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 func (d *deliverer) post(ctx context.Context, e endpoint, one *item, secrets []string) (a answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			d.s.cfg.Log.Error("a webhook panicked", "webhook", e.Name, "error", services.Panicked(cause))
+			d.s.cfg.Log.Error("a webhook panicked", "webhook", e.Name, "error", services.NewPanicError(cause))
 			a = answer{err: "an error on our side: see the log of the server"}
 		}
 	}()

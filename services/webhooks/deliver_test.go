@@ -22,7 +22,7 @@ func TestChangesAreDelivered(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		w.like(1, users[1])
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
@@ -59,7 +59,7 @@ func TestFromStart(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		w.like(2, users...)
-		s := w.node()
+		s := w.newNode()
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, FromStart: true}))(b.T)
 		w.settle(delivererOf(s, "app"))
 		got := w.receiver.take()
@@ -77,7 +77,7 @@ func TestBurstIsOneEventOfAUser(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
@@ -94,16 +94,16 @@ func TestBurstIsOneEventOfAUser(t *testing.T) {
 }
 
 // A user whose events fail is tried again after a pause, under one id. The user delays nobody else, and gets the newest change in the end.
-func TestOneUserFails(t *testing.T) {
+func TestAFailingUserDelaysNoOther(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.set(func(to http.ResponseWriter, d delivery) {
+		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key == "ann" {
 				to.WriteHeader(http.StatusInternalServerError)
 			}
@@ -129,7 +129,7 @@ func TestOneUserFails(t *testing.T) {
 		}
 		w.like(2, users...)
 		w.settle(d)
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		w.like(3, users[1])
 		b.Clock.Advance(time.Hour)
 		w.settle(d)
@@ -156,14 +156,14 @@ func TestDownAndUp(t *testing.T) {
 			keys = append(keys, fmt.Sprintf("u%02d", i))
 		}
 		users := b.MakeUsers(keys...)
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.status(http.StatusServiceUnavailable)
+		w.receiver.answerWith(http.StatusServiceUnavailable)
 		w.like(1, users...)
 		w.settle(d)
-		if got := len(w.receiver.take()); got < breaker || got > breaker+s.cfg.Requests {
+		if got := len(w.receiver.take()); got < failuresUntilDown || got > failuresUntilDown+s.cfg.ParallelRequests {
 			t.Errorf("%d requests until the endpoint was known to be down", got)
 		}
 		if e := w.endpoint(s); e.State() != "down" || e.Since.IsZero() || e.RetryAt.IsZero() || e.RetryAt.Sub(b.Clock.Now()) > 5*time.Second {
@@ -177,7 +177,7 @@ func TestDownAndUp(t *testing.T) {
 			t.Errorf("%d requests in 12 pauses", got)
 		}
 		w.like(2, users...)
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		got := w.receiver.take()
@@ -201,7 +201,7 @@ func TestDeadLetters(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
@@ -210,13 +210,13 @@ func TestDeadLetters(t *testing.T) {
 				to.WriteHeader(http.StatusUnprocessableEntity)
 			}
 		}
-		w.receiver.set(bad)
+		w.receiver.setAnswer(bad)
 		w.like(1, users...)
 		for range 30 {
 			w.settle(d)
 			b.Clock.Advance(time.Hour)
 		}
-		dead := sqltest.Must(s.Dead(b.Ctx, "app", 10))(t)
+		dead := sqltest.Must(s.DeadLetters(b.Ctx, "app", 10))(t)
 		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].FirstAt) < outbound.RetryFor || dead[0].Attempts < 10 {
 			t.Fatalf("%+v", dead)
 		}
@@ -229,7 +229,7 @@ func TestDeadLetters(t *testing.T) {
 		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Key != "ann" {
 			t.Errorf("a replay that fails: %+v", got)
 		}
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		w.like(2, users[1]) // a newer change comes by itself
 		w.settle(d)
 		sqltest.Equal(t, sqltest.Must(s.Replay(b.Ctx, "app", ""))(t), 0)
@@ -240,20 +240,20 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		_, err := s.Replay(b.Ctx, "app", "nobody")
-		sqltest.Coded(t, err, services.NotFound)
-		_, err = s.Dead(b.Ctx, "none", 10)
-		sqltest.Coded(t, err, services.NotFound)
+		sqltest.WantCode(t, err, services.NotFound)
+		_, err = s.DeadLetters(b.Ctx, "none", 10)
+		sqltest.WantCode(t, err, services.NotFound)
 	})
 }
 
 // Nothing is sent about users with an open socket until they have closed it. The event then does not alert of items that the
 // socket showed.
-func TestOnlyAwayUsers(t *testing.T) {
+func TestAwayFilterWaitsForTheClose(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{Away: true})
 		d := delivererOf(s, "app")
 		w.settle(d)
@@ -266,7 +266,7 @@ func TestOnlyAwayUsers(t *testing.T) {
 		w.settle(d)
 		sqltest.Equal(t, len(w.receiver.take()), 0)
 		w.setOnline(users[0], false)
-		b.Clock.Advance(awayMost)
+		b.Clock.Advance(maxRecheckInterval)
 		w.settle(d)
 		got := w.receiver.take()
 		if len(got) != 1 || got[0].Data.Total != 2 || !got[0].Data.Silent {
@@ -286,7 +286,7 @@ func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{Away: true})
 		d := delivererOf(s, "app")
 		w.setOnline(users[0], true)
@@ -307,14 +307,14 @@ func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 				t.Errorf("after the close: %+v", one)
 			}
 		}
-		b.Clock.Advance(awayMost)
+		b.Clock.Advance(maxRecheckInterval)
 		w.settle(d)
 		sqltest.Equal(t, len(w.receiver.take()), 0)
 		w.setOnline(users[0], true) // back, and away again before the next look
 		w.like(3, users[0])
 		w.settle(d)
 		w.setOnline(users[0], false)
-		b.Clock.Advance(awayFirst)
+		b.Clock.Advance(minRecheckInterval)
 		w.settle(d)
 		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Total != 3 || !got[0].Data.Silent || got[0].Data.Cause != nil {
 			t.Errorf("what the socket showed: %+v", got)
@@ -329,18 +329,18 @@ func TestGoneAndRetryAfter(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.set(func(to http.ResponseWriter, _ delivery) {
+		w.receiver.setAnswer(func(to http.ResponseWriter, _ delivery) {
 			to.Header().Set("Retry-After", "600")
 			to.WriteHeader(http.StatusTooManyRequests)
 		})
 		w.like(1, users[0])
 		w.settle(d)
 		w.receiver.take()
-		w.receiver.status(http.StatusGone)
+		w.receiver.answerWith(http.StatusGone)
 		w.like(1, users[1])
 		b.Clock.Advance(9 * time.Minute)
 		w.settle(d)
@@ -350,7 +350,7 @@ func TestGoneAndRetryAfter(t *testing.T) {
 		if e := w.endpoint(s); e.State() != "gone" || len(w.receiver.take()) == 0 {
 			t.Errorf("%+v", e)
 		}
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(24 * time.Hour)
 		w.settle(d)
 		sqltest.Equal(t, len(w.receiver.take()), 0)
@@ -361,16 +361,16 @@ func TestGoneAndRetryAfter(t *testing.T) {
 }
 
 // A user who is forgotten leaves no letter, and a letter whose user has no change any more is dropped.
-func TestForget(t *testing.T) {
+func TestForgottenUsersLeaveNoLetters(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.status(http.StatusInternalServerError)
+		w.receiver.answerWith(http.StatusInternalServerError)
 		w.like(1, users...)
 		w.settle(d)
 		sqltest.Equal(t, w.endpoint(s).Waiting, 2)

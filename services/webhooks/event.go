@@ -56,16 +56,16 @@ type cause struct {
 // timeText prints a time to the millisecond, always with the same number of digits, so that texts sort as their times do.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// orNone is null for an empty text.
-func orNone(text string) *string {
+// nilIfEmpty returns nil for an empty text.
+func nilIfEmpty(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-// body is the text of a request. It is made once for each attempt, and the same bytes are signed and sent.
-func body(kind string, at time.Time, data any) []byte {
+// eventBody is the text of a request. It is made once for each attempt, and the same bytes are signed and sent.
+func eventBody(kind string, at time.Time, data any) []byte {
 	text, err := json.Marshal(event{Type: kind, Timestamp: timeText(at), Data: data})
 	if err != nil {
 		panic("webhooks: an event that is not JSON: " + err.Error())
@@ -85,8 +85,8 @@ func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 		for _, part := range state.Parts {
 			// Changed after base, and not only in the user's last change: changes between the two may have been replaced.
 			changed := part.Changed > base
-			if f.has(part.Source, part.Name) && (part.Value > 0 || changed) {
-				data.Sources = append(data.Sources, count{part.Source, orNone(part.Name), part.Value, part.Display, part.InTotal, changed})
+			if f.chooses(part.Source, part.Name) && (part.Value > 0 || changed) {
+				data.Sources = append(data.Sources, count{part.Source, nilIfEmpty(part.Name), part.Value, part.Display, part.InTotal, changed})
 			}
 		}
 		// A filter by sources cannot name a dot, so it chooses none.
@@ -96,9 +96,9 @@ func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 	}
 	// In quiet hours nothing alerts; the change itself is sent, as counts have to be right all the time.
 	if !state.Quiet {
-		if newest := state.NewestOf(f.has, max(base, heard)); newest != nil {
-			data.Silent, data.Cause = false, &cause{newest.Source, orNone(newest.Part), newest.ID, timeText(newest.At)}
+		if newest := state.NewestOf(f.chooses, max(base, heard)); newest != nil {
+			data.Silent, data.Cause = false, &cause{newest.Source, nilIfEmpty(newest.Part), newest.ID, timeText(newest.At)}
 		}
 	}
-	return body(ChangedEvent, change.At, data)
+	return eventBody(ChangedEvent, change.At, data)
 }

@@ -48,8 +48,8 @@ var (
 			(SELECT c.at FROM stream_changes c WHERE c.seq > w.read_to ORDER BY c.seq LIMIT 1)
 		FROM webhooks w WHERE $1 = '' OR w.name = $1 ORDER BY w.name`)
 
-	// leased is the table whose rows the leases package gives to nodes.
-	leased = leases.NewTable("webhooks", "webhooks")
+	// leaseTable is the table whose rows the leases package gives to nodes.
+	leaseTable = leases.NewTable("webhooks", "webhooks")
 
 	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds another token, and no row.
 	// $4 are the events delivered, $7 the time, $8 the last error or '', $9 whether the receiver is gone. A column keeps its
@@ -107,11 +107,11 @@ var (
 	forgetLetters = sql.NewStatement("forget a user's letters", `DELETE FROM webhook_letters WHERE user_number = $1`)
 )
 
-// endpoints is the limit of how many endpoints the installation has.
-var endpoints = sql.NewLimit("webhooks", webhooksWithin)
+// endpointLimit is the limit of how many endpoints the installation has.
+var endpointLimit = sql.NewLimit("webhooks", webhooksWithin)
 
-// moment reads a time of the table; 0 is the zero time.
-func moment(us int64) time.Time {
+// timeFromMicros reads a time of the table; 0 is the zero time.
+func timeFromMicros(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}
@@ -153,7 +153,7 @@ func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name stri
 	if err != nil || !found {
 		return e, found, err
 	}
-	e.Filter.Sources, e.retryAt, e.halted = sourcesOf(sources), moment(retryAt), haltedAt > 0
+	e.Filter.Sources, e.retryAt, e.halted = sourcesOf(sources), timeFromMicros(retryAt), haltedAt > 0
 	e.secrets, err = secretsOf(secrets)
 	return e, true, err
 }
@@ -172,8 +172,8 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 		}
 		// Operators see this list. It has only the number of the secrets: a secret is shown only when it is made.
 		kept, err := secretsOf(secrets)
-		e.Secrets, e.Filter.Sources = len(signing(kept, now)), sourcesOf(sources)
-		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = moment(created), moment(retry), moment(halted), moment(ok), moment(failed), moment(since.Int64)
+		e.Secrets, e.Filter.Sources = len(signingSecrets(kept, now)), sourcesOf(sources)
+		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = timeFromMicros(created), timeFromMicros(retry), timeFromMicros(halted), timeFromMicros(ok), timeFromMicros(failed), timeFromMicros(since.Int64)
 		list = append(list, e)
 		return err
 	})
@@ -184,12 +184,12 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 func scanLetter(scan func(...any) error) (l Letter, err error) {
 	var first, due, dead int64
 	err = scan(&l.User, &l.UserKey, &l.Base, &l.Heard, &l.Seq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
-	l.FirstAt, l.DueAt, l.DeadAt = moment(first), moment(due), moment(dead)
+	l.FirstAt, l.DueAt, l.DeadAt = timeFromMicros(first), timeFromMicros(due), timeFromMicros(dead)
 	return l, err
 }
 
-// letters lists letters by a statement that has the columns of scanLetter.
-func letters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Letter, err error) {
+// listLetters lists letters by a statement that has the columns of scanLetter.
+func listLetters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Letter, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		letter, err := scanLetter(scan)
 		list = append(list, letter)

@@ -42,14 +42,14 @@ type world struct {
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
 type receiver struct {
-	t        *testing.T
-	server   *httptest.Server
-	mu       sync.Mutex
-	got      []delivery                              // since the last take
-	secrets  []string                                // each request must be signed by all of them
-	answer   func(w http.ResponseWriter, d delivery) // nil: 204
-	underway map[string]int                          // requests, by user
-	overlap  bool                                    // two requests for a user were under way at once
+	t          *testing.T
+	server     *httptest.Server
+	mu         sync.Mutex
+	got        []delivery                              // since the last take
+	secrets    []string                                // each request must be signed by all of them
+	answer     func(w http.ResponseWriter, d delivery) // nil: 204
+	underway   map[string]int                          // requests, by user
+	overlapped bool                                    // two requests for a user were under way at once
 }
 
 // delivery is one request that arrived.
@@ -105,7 +105,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	secrets, answer := r.secrets, r.answer
 	if r.underway[d.Data.Key]++; r.underway[d.Data.Key] > 1 {
-		r.overlap = true
+		r.overlapped = true
 	}
 	r.mu.Unlock()
 	for _, secret := range secrets {
@@ -130,16 +130,16 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.got = append(r.got, d)
 }
 
-// set sets the function that answers requests from now on.
-func (r *receiver) set(answer func(w http.ResponseWriter, d delivery)) {
+// setAnswer sets the function that answers requests from now on.
+func (r *receiver) setAnswer(answer func(w http.ResponseWriter, d delivery)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
 }
 
-// status lets every request be answered with one status.
-func (r *receiver) status(status int) {
-	r.set(func(w http.ResponseWriter, _ delivery) { w.WriteHeader(status) })
+// answerWith lets every request be answered with one status.
+func (r *receiver) answerWith(status int) {
+	r.setAnswer(func(w http.ResponseWriter, _ delivery) { w.WriteHeader(status) })
 }
 
 // take returns the deliveries so far, and forgets them.
@@ -242,12 +242,12 @@ func (w *world) setOnline(user services.UserID, online bool) {
 	w.online[user] = online
 }
 
-// node makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
-func (w *world) node(change ...func(*Config)) *Service {
+// newNode makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
+func (w *world) newNode(change ...func(*Config)) *Service {
 	w.nodesMade++
 	cfg := Config{
 		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
-		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Types: []string{"general"},
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, SiteMessageTypes: []string{"general"},
 		Online: func(_ context.Context, users []services.UserID) (map[services.UserID]bool, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -267,7 +267,7 @@ func (w *world) node(change ...func(*Config)) *Service {
 }
 
 // delivererOf makes the deliverer of an endpoint on a node.
-func delivererOf(s *Service, name string) *deliverer { return s.deliverer(s.pool.Lease(name)) }
+func delivererOf(s *Service, name string) *deliverer { return s.newDeliverer(s.pool.Lease(name)) }
 
 // add adds the endpoint app, which gets later changes only, and returns its secret.
 func (w *world) add(s *Service, filter Filter) (secret string) {

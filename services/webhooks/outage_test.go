@@ -23,13 +23,13 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 			keys = append(keys, fmt.Sprintf("u%02d", i))
 		}
 		users := b.MakeUsers(keys...)
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{Away: true})
 		d := delivererOf(s, "app")
 		w.settle(d)
 		last := len(users) - 1
 		w.setOnline(users[last], true)
-		w.receiver.status(http.StatusServiceUnavailable)
+		w.receiver.answerWith(http.StatusServiceUnavailable)
 		for _, user := range users {
 			w.like(1, user) // one by one: the user with the socket is the last
 		}
@@ -37,7 +37,7 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 		if got := len(w.receiver.take()); got >= last {
 			t.Fatalf("%d requests: the round was not cut", got)
 		}
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		loud := map[string]int{}
@@ -61,11 +61,11 @@ func TestLettersThatHangDelayNobody(t *testing.T) {
 		w := newWorld(b)
 		slow := b.MakeUsers("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9")
 		ann := b.MakeUsers("ann")[0]
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.set(func(to http.ResponseWriter, d delivery) {
+		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key != "ann" {
 				to.WriteHeader(http.StatusServiceUnavailable)
 			}
@@ -80,7 +80,7 @@ func TestLettersThatHangDelayNobody(t *testing.T) {
 		w.receiver.take()
 		told := make(chan struct{})
 		var tell sync.Once
-		w.receiver.set(func(to http.ResponseWriter, d delivery) {
+		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key == "ann" {
 				tell.Do(func() { close(told) })
 				return
@@ -111,11 +111,11 @@ func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		var keys []string
-		for i := range 3 * breaker {
+		for i := range 3 * failuresUntilDown {
 			keys = append(keys, fmt.Sprintf("u%02d", i))
 		}
 		users := b.MakeUsers(keys...)
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{Away: true})
 		d := delivererOf(s, "app")
 		w.settle(d)
@@ -124,16 +124,16 @@ func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 		}
 		w.like(1, users...)
 		w.settle(d)
-		w.receiver.status(http.StatusServiceUnavailable)
+		w.receiver.answerWith(http.StatusServiceUnavailable)
 		for _, user := range users {
 			w.setOnline(user, false)
 		}
-		b.Clock.Advance(awayMost)
+		b.Clock.Advance(maxRecheckInterval)
 		w.settle(d)
 		if e := w.endpoint(s); !e.Down() {
 			t.Errorf("after %d failures it is up: %+v", len(w.receiver.take()), e)
 		}
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		if e := w.endpoint(s); e.Down() || e.Waiting != 0 {
@@ -148,11 +148,11 @@ func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve", "fay")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.status(http.StatusServiceUnavailable)
+		w.receiver.answerWith(http.StatusServiceUnavailable)
 		w.like(1, users...)
 		w.settle(d)
 		for range 15 * len(users) {
@@ -160,14 +160,14 @@ func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
 			w.settle(d)
 		}
 		var farthest time.Time
-		for _, letter := range sqltest.Must(letters(b.Ctx, b.DB, lettersOf, "app", users))(t) {
+		for _, letter := range sqltest.Must(listLetters(b.Ctx, b.DB, lettersOf, "app", users))(t) {
 			farthest = later(farthest, letter.DueAt)
 		}
 		if farthest.Before(b.DB.Now().Add(2 * outbound.LongestDown)) {
 			t.Fatalf("the last letter is due at %v already", farthest)
 		}
 		w.receiver.take()
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		if got := w.totals(w.receiver.take()); len(got) != len(users) {

@@ -66,8 +66,8 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		}
 		if one.fate == delivered {
 			o.delivered++
-			// Beyond mostSent a user gets no entry: then only drainedTo says what the endpoint has, and an alert may come twice.
-			if len(d.sent) < mostSent {
+			// Beyond maxSentUsers a user gets no entry: then only drainedTo says what the endpoint has, and an alert may come twice.
+			if len(d.sent) < maxSentUsers {
 				d.sent[one.user] = one.change.Seq
 			}
 		}
@@ -78,11 +78,11 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		clear(d.sent)
 	}
 	// Letters that failed while the receiver was down need not wait for the end of pauses that grew meanwhile.
-	o.recovered = e.failures >= breaker && failures < breaker
+	o.recovered = e.failures >= failuresUntilDown && failures < failuresUntilDown
 	// A round that tried nothing is no reason for a pause.
-	if o.failures >= breaker && o.delivered+o.failed > 0 {
+	if o.failures >= failuresUntilDown && o.delivered+o.failed > 0 {
 		// The longer of the pause and the wait that the receiver asked for.
-		o.retryAt = later(o.retryAt, now.Add(outbound.Pause(o.failures-breaker, outbound.LongestDown)))
+		o.retryAt = later(o.retryAt, now.Add(outbound.Pause(o.failures-failuresUntilDown, outbound.LongestDown)))
 	}
 	return o
 }
@@ -131,12 +131,12 @@ func waitingLetter(one item, now time.Time) Letter {
 	if before := one.letter; before != nil && before.Attempts == 0 {
 		letter.FirstAt = before.FirstAt
 	}
-	letter.DueAt = now.Add(min(max(now.Sub(letter.FirstAt), awayFirst), awayMost))
+	letter.DueAt = now.Add(min(max(now.Sub(letter.FirstAt), minRecheckInterval), maxRecheckInterval))
 	return letter
 }
 
 // save records a round, if this node still delivers the endpoint. It is not cut short by the end of ctx: a round that was sent
-// and not recorded is sent again. After any error but leases.ErrDeposed, unsaved stays and Step tries again.
+// and not recorded is sent again. After any error but leases.ErrLeaseLost, unsaved stays and Step tries again.
 func (d *deliverer) save(ctx context.Context) error {
 	o := d.unsaved
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.s.cfg.Timeout)
@@ -151,7 +151,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		// The position comes first, because its row locks all the rest: a node without the token writes nothing.
 		n, err := tx.Run(ctx, moveWebhook, d.name, d.lease.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.drainedTo))
 		if err == nil && n == 0 {
-			err = leases.ErrDeposed
+			err = leases.ErrLeaseLost
 		}
 		if err == nil && o.recovered {
 			_, err = tx.Run(ctx, wakeLetters, d.name, tx.Now)
@@ -164,7 +164,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		}
 		return err
 	})
-	if err == nil || err == leases.ErrDeposed {
+	if err == nil || err == leases.ErrLeaseLost {
 		d.unsaved = nil
 	}
 	if err == nil {

@@ -19,18 +19,18 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		ann := b.MakeUsers("ann")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{Sources: []string{"NOTIFICATIONS:COMMENT"}})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.status(http.StatusInternalServerError)
+		w.receiver.answerWith(http.StatusInternalServerError)
 		at := time.Now()
 		w.comment(1, at, ann[0])
 		w.settle(d)
 		w.like(1, ann...)
 		w.settle(d)
 		w.receiver.take()
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(time.Hour)
 		w.settle(d)
 		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Silent || got[0].Data.Cause.ItemID != "notification:2" || *got[0].Data.Cause.Part != "COMMENT" {
@@ -54,7 +54,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		if got := w.receiver.take(); len(got) != 1 || !got[0].Data.Silent {
 			t.Errorf("after a fall: %+v", got)
 		}
-		w.receiver.status(http.StatusInternalServerError)
+		w.receiver.answerWith(http.StatusInternalServerError)
 		w.comment(3, time.Now(), ann[0])
 		w.settle(d)
 		w.like(4, ann...)
@@ -65,7 +65,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		sqltest.Equal(t, w.stream.Mark(b.Ctx, ann), nil)
 		w.write()
 		w.receiver.take()
-		w.receiver.status(http.StatusOK)
+		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(time.Hour)
 		w.settle(d)
 		if got := w.receiver.take(); len(got) != 1 || !got[0].Data.Silent || got[0].Data.Cause != nil {
@@ -80,7 +80,7 @@ func TestAlertBelowTheSameNumbers(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		ann := b.MakeUsers("ann")
-		s := w.node()
+		s := w.newNode()
 		filters := map[string]Filter{
 			"all": {}, "totals": {Totals: true}, "likes": {Sources: []string{"NOTIFICATIONS:LIKE"}}, "comments": {Sources: []string{"NOTIFICATIONS:COMMENT"}},
 		}
@@ -116,7 +116,7 @@ func TestTotalsOfSources(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		ann := b.MakeUsers("ann")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{Totals: true, Sources: []string{"NOTIFICATIONS:COMMENT"}})
 		d := delivererOf(s, "app")
 		w.settle(d)

@@ -4,16 +4,16 @@ import "sync"
 
 // queue has the items of a round that need a request: letters, and changes of the stream in their order.
 type queue struct {
-	mu             sync.Mutex
-	letters, fresh []*item
-	most           int // letters under way at once while there are changes of the stream
-	underway       int // letters whose requests are under way
-	begun          int // items whose requests were begun
+	mu              sync.Mutex
+	letters, fresh  []*item
+	maxLetters      int // letters under way at once while there are changes of the stream
+	lettersUnderway int // letters whose requests are under way
+	begun           int // items whose requests were begun
 }
 
 // newQueue makes the queue of a round. An item whose fate is known needs no request.
-func newQueue(items []item, mostLetters int) *queue {
-	q := &queue{most: mostLetters}
+func newQueue(items []item, maxLetters int) *queue {
+	q := &queue{maxLetters: maxLetters}
 	for i := range items {
 		switch one := &items[i]; {
 		case one.fate != untouched:
@@ -33,19 +33,19 @@ func (q *queue) next(done *item, over func(begun int) bool) *item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if done != nil && !done.fresh {
-		q.underway--
+		q.lettersUnderway--
 	}
 	if len(q.letters)+len(q.fresh) == 0 || over(q.begun) {
 		return nil
 	}
 	q.begun++
-	if len(q.fresh) > 0 && (len(q.letters) == 0 || q.underway >= q.most) {
+	if len(q.fresh) > 0 && (len(q.letters) == 0 || q.lettersUnderway >= q.maxLetters) {
 		one := q.fresh[0]
 		q.fresh = q.fresh[1:]
 		return one
 	}
 	one := q.letters[0]
 	q.letters = q.letters[1:]
-	q.underway++
+	q.lettersUnderway++
 	return one
 }

@@ -43,17 +43,17 @@ func TestRudeReceivers(t *testing.T) {
 			b := peopletest.NewBundle(t, sqltest.SQLite(t))
 			w := newWorld(b)
 			users := b.MakeUsers("ann")
-			s := w.node(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
+			s := w.newNode(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
 			w.add(s, Filter{})
 			d := delivererOf(s, "app")
 			w.settle(d)
-			w.receiver.set(c.answer)
+			w.receiver.setAnswer(c.answer)
 			w.like(1, users...)
 			w.settle(d)
 			if e := w.endpoint(s); e.Waiting != 1 || !strings.Contains(e.Error, c.err) {
 				t.Errorf("%+v", e)
 			}
-			w.receiver.set(nil)
+			w.receiver.setAnswer(nil)
 			w.like(2, users...)
 			w.settle(d)
 			b.Clock.Advance(time.Hour)
@@ -83,10 +83,10 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
 	users := b.MakeUsers("ann", "bob")
-	s := w.node(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
+	s := w.newNode(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
 	w.add(s, Filter{})
 	slow := newReceiver(t)
-	slow.set(func(_ http.ResponseWriter, d delivery) { <-d.gone })
+	slow.setAnswer(func(_ http.ResponseWriter, d delivery) { <-d.gone })
 	sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "slow", URL: slow.server.URL}))(t)
 	ctx, stop := context.WithCancel(b.Ctx)
 	ended := make(chan struct{})
@@ -120,7 +120,7 @@ func TestRotation(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann")
-		s := w.node()
+		s := w.newNode()
 		first := w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
@@ -151,14 +151,14 @@ func TestRotation(t *testing.T) {
 			}
 		}
 		_, err := s.Rotate(b.Ctx, "app", MaxOverlap+1)
-		sqltest.Coded(t, err, services.Invalid)
+		sqltest.WantCode(t, err, services.Invalid)
 		for range maxSecrets - 1 {
 			sqltest.Must(s.Rotate(b.Ctx, "app", time.Hour))(t)
 		}
 		_, err = s.Rotate(b.Ctx, "app", time.Hour)
-		sqltest.Coded(t, err, services.Conflict)
+		sqltest.WantCode(t, err, services.Conflict)
 		_, err = s.Rotate(b.Ctx, "none", time.Hour)
-		sqltest.Coded(t, err, services.NotFound)
+		sqltest.WantCode(t, err, services.NotFound)
 	})
 }
 
@@ -171,7 +171,7 @@ func TestOldSecretSignsNoMore(t *testing.T) {
 	text := []byte(`{}`)
 	header.Set("webhook-id", "1")
 	header.Set("webhook-timestamp", "1000")
-	header.Set("webhook-signature", sqltest.Must(sign("1", now, text, signing(secrets, now)))(t))
+	header.Set("webhook-signature", sqltest.Must(sign("1", now, text, signingSecrets(secrets, now)))(t))
 	for secret, want := range map[string]bool{fresh: true, old: false} {
 		if got := sqltest.Must(standardwebhooks.NewWebhook(secret))(t).VerifyIgnoringTimestamp(text, header) == nil; got != want {
 			t.Errorf("accepted %v, want %v", got, want)
@@ -185,7 +185,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 	w := newWorld(b)
 	users := b.MakeUsers("ann")
 	_, port, _ := net.SplitHostPort(w.receiver.server.Listener.Addr().String())
-	s := w.node(func(cfg *Config) { cfg.Allow = nil })
+	s := w.newNode(func(cfg *Config) { cfg.Allow = nil })
 	for _, scheme := range []string{"http", "https"} {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: scheme, URL: scheme + "://localhost:" + port}))(t)
 		w.like(1, users...)
@@ -207,7 +207,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 func TestAddRefuses(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
-	s := w.node()
+	s := w.newNode()
 	for _, c := range []struct {
 		e    NewEndpoint
 		code services.Code
@@ -233,42 +233,42 @@ func TestAddRefuses(t *testing.T) {
 		}
 	}
 	sqltest.Equal(t, s.Remove(b.Ctx, "a"), nil)
-	sqltest.Coded(t, s.Remove(b.Ctx, "a"), services.NotFound)
+	sqltest.WantCode(t, s.Remove(b.Ctx, "a"), services.NotFound)
 	_, err := s.Test(b.Ctx, "a")
-	sqltest.Coded(t, err, services.NotFound)
+	sqltest.WantCode(t, err, services.NotFound)
 	for i := range maxEndpoints {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
 	}
 	_, err = s.Add(b.Ctx, NewEndpoint{Name: "more", URL: "https://a.example"})
-	sqltest.Coded(t, err, services.Conflict)
+	sqltest.WantCode(t, err, services.Conflict)
 }
 
 // Two additions at once do not pass the limit: one of them is refused.
 func TestConcurrentAdditionsKeepTheLimit(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.Postgres(t))
-	s := newWorld(b).node()
+	s := newWorld(b).newNode()
 	for i := range maxEndpoints - 1 {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
 	}
-	first, second := sqltest.Beside(t, b.DB,
+	first, second := sqltest.RunBeside(t, b.DB,
 		func(tx *sql.Tx) error {
 			return add(b.Ctx, tx, NewEndpoint{Name: "last", URL: "https://a.example"}, "s", 0, 0)
 		},
 		func() error { _, err := s.Add(b.Ctx, NewEndpoint{Name: "more", URL: "https://a.example"}); return err })
-	sqltest.OneCoded(t, services.Conflict, first, second)
+	sqltest.WantOneCode(t, services.Conflict, first, second)
 }
 
 // A name that no webhook can have is NOT_FOUND, even if the database refuses the text.
 func TestImpossibleNamesAreNotFound(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
-		s := newWorld(b).node()
+		s := newWorld(b).newNode()
 		for _, name := range []string{"\x00", "a\x00b", "Upper", ""} {
 			_, rotated := s.Rotate(b.Ctx, name, 0)
 			_, tested := s.Test(b.Ctx, name)
-			_, listed := s.Dead(b.Ctx, name, 10)
+			_, listed := s.DeadLetters(b.Ctx, name, 10)
 			_, replayed := s.Replay(b.Ctx, name, "")
 			for _, err := range []error{rotated, tested, listed, replayed, s.Remove(b.Ctx, name)} {
-				sqltest.Coded(b.T, err, services.NotFound)
+				sqltest.WantCode(b.T, err, services.NotFound)
 			}
 		}
 	})
@@ -297,7 +297,7 @@ func TestFilters(t *testing.T) {
 		t := b.T
 		w := newWorld(b)
 		users := b.MakeUsers("ann")
-		s := w.node()
+		s := w.newNode()
 		filters := map[string]Filter{
 			"all": {}, "likes": {Sources: []string{"NOTIFICATIONS:LIKE"}}, "notifications": {Sources: []string{"NOTIFICATIONS"}},
 			"rooms": {Sources: []string{"CONVERSATIONS"}}, "totals": {Totals: true},
@@ -328,19 +328,19 @@ func TestFilters(t *testing.T) {
 }
 
 // A name may be used again, and nothing is left of the endpoint before.
-func TestRemovedEndpoint(t *testing.T) {
+func TestNothingIsLeftOfARemovedEndpoint(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann")
-		s := w.node()
+		s := w.newNode()
 		w.add(s, Filter{})
 		d := delivererOf(s, "app")
 		w.settle(d)
-		w.receiver.status(500)
+		w.receiver.answerWith(500)
 		w.like(1, users...)
 		w.settle(d)
 		sqltest.Equal(b.T, s.Remove(b.Ctx, "app"), nil)
-		if _, err := d.Step(b.Ctx); err != leases.ErrDeposed {
+		if _, err := d.Step(b.Ctx); err != leases.ErrLeaseLost {
 			b.T.Errorf("a removed endpoint: %v", err)
 		}
 		w.add(s, Filter{})

@@ -48,7 +48,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 		request.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
 		return request, nil
 	})
-	a := answer{status: got.Status, err: got.Err, retryAfter: got.After, took: got.Took}
+	a := answer{status: got.Status, err: got.Err, retryAfter: got.RetryAfter, took: got.Took}
 	// By the specification, this answer means that the receiver wants no events. The endpoint rests until somebody replays it.
 	if a.status == http.StatusGone {
 		a.gone, a.err = true, "the receiver answered 410: it wants no more events"

@@ -50,7 +50,7 @@ type Endpoint struct {
 
 // Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It is derived from the
 // failures, so that the two cannot disagree.
-func (e Endpoint) Down() bool { return e.Failures >= breaker }
+func (e Endpoint) Down() bool { return e.Failures >= failuresUntilDown }
 
 // State is one word for the endpoint: ok, down, gone or idle (no node delivers).
 func (e Endpoint) State() string {
@@ -71,8 +71,8 @@ type secret struct {
 	Until time.Time `json:"until,omitzero"` // zero: it signs without an end
 }
 
-// signing lists the secrets that sign at a time, the newest first.
-func signing(secrets []secret, now time.Time) (texts []string) {
+// signingSecrets lists the secrets that sign at a time, the newest first.
+func signingSecrets(secrets []secret, now time.Time) (texts []string) {
 	for _, one := range secrets {
 		if one.Until.IsZero() || now.Before(one.Until) {
 			texts = append(texts, one.Text)
@@ -94,7 +94,7 @@ type endpoint struct {
 	// token is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
 	token string
 	// failures counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
-	// breaker.
+	// failuresUntilDown.
 	failures int
 	retryAt  time.Time // zero, or past: no pause
 	halted   bool      // the receiver answered 410, until somebody replays
@@ -127,8 +127,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// parts lists the names that a filter can have. types are the types of site messages.
-func parts(types []string) (names []string) {
+// filterNames lists the names that a filter can have. types are the types of site messages.
+func filterNames(types []string) (names []string) {
 	for _, source := range services.Sources {
 		names = append(names, string(source))
 	}
@@ -143,7 +143,7 @@ func parts(types []string) (names []string) {
 
 // check returns INVALID for a filter with an unknown name, which would silently choose nothing.
 func (f Filter) check(types []string) error {
-	known := parts(types)
+	known := filterNames(types)
 	for _, name := range f.Sources {
 		part, some := strings.CutPrefix(name, string(services.SourceNotifications)+":")
 		if host := some && services.Category(part).IsHostCategory(); !host && !slices.Contains(known, name) { // a category may be defined later
@@ -153,8 +153,8 @@ func (f Filter) check(types []string) error {
 	return nil
 }
 
-// has reports whether the filter chooses a part of a source.
-func (f Filter) has(source services.Source, part string) bool {
+// chooses reports whether the filter chooses a part of a source.
+func (f Filter) chooses(source services.Source, part string) bool {
 	if len(f.Sources) == 0 {
 		return true
 	}
@@ -169,14 +169,14 @@ func (f Filter) wants(change stream.Change, base uint64) bool {
 	if change.Seq <= base {
 		return false
 	}
-	if !state.Quiet && state.NewestOf(f.has, base) != nil {
+	if !state.Quiet && state.NewestOf(f.chooses, base) != nil {
 		return true // also if the numbers are the same: one item was read, and another one came
 	}
 	// With Totals events show only the total and quiet hours: without a change of these the event would be the same again.
 	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
 		return false
 	}
-	return len(f.Sources) == 0 || slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.has(p.Source, p.Name) })
+	return len(f.Sources) == 0 || slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.chooses(p.Source, p.Name) })
 }
 
 // String formats the filter in the words of the command line.

@@ -10,7 +10,7 @@
 // for a version has one webhook-id; and that no request goes to an address that is neither public nor allowed.
 //
 // The path of a change: the writer of the stream gives it a position. The node that holds the lease of an endpoint reads it in the
-// next round (deliverer.Step, plan), with the user's letter if there is one. sift leaves out changes that the filter does not
+// next round (deliverer.Step, plan), with the user's letter if there is one. setUnsentFates leaves out changes that the filter does not
 // choose and, with Away, changes of users who are online. send posts the rest, outcome turns the answers into a new position,
 // letters and a pause, and save writes them in one transaction.
 //
@@ -44,21 +44,21 @@ type Config struct {
 
 	Node string // the name of this node, which operators see
 	// The types of site messages in the settings: a filter cannot name another.
-	Types []string // for filters
-	Clock services.Clock
-	Log   *slog.Logger
+	SiteMessageTypes []string // for filters
+	Clock            services.Clock
+	Log              *slog.Logger
 
-	Allow    []netip.Prefix // networks that may be called though they are not public
-	Timeout  time.Duration  // of one request; 0 means 10 s
-	Requests int            // at once to one endpoint; 0 means 8
+	Allow            []netip.Prefix // networks that may be called though they are not public
+	Timeout          time.Duration  // of one request; 0 means 10 s
+	ParallelRequests int            // at once to one endpoint; 0 means 8
 }
 
 const (
 	// leaseMargin is how much longer a lease is than a request, so that a round ends within the lease. A lease is renewed after a
-	// quarter, so at least three quarters of it are left when a round begins: enough for roundFor and one request more.
+	// quarter, so at least three quarters of it are left when a round begins: enough for maxSendTime and one request more.
 	leaseMargin = 15 * time.Second
-	// poll is how often an endpoint with nothing to send looks for new changes, or for the end of its pause.
-	poll = 500 * time.Millisecond
+	// pollInterval is how often an endpoint with nothing to send looks for new changes, or for the end of its pause.
+	pollInterval = 500 * time.Millisecond
 )
 
 // Service is the webhooks on one node. It is safe for concurrent use.
@@ -79,16 +79,16 @@ func New(cfg Config) *Service {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	if cfg.Requests == 0 {
-		cfg.Requests = 8
+	if cfg.ParallelRequests == 0 {
+		cfg.ParallelRequests = 8
 	}
 	// One client for all endpoints: it keeps connections to each of their hosts.
 	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
-	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests)}, batch: batch}
+	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.ParallelRequests)}, batch: batch}
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
 	s.pool = leases.NewPool(leases.Config{
-		DB: cfg.DB, Table: leased, What: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, On: s.On, Log: cfg.Log,
-		Work: func(lease *leases.Lease) leases.Worker { return s.deliverer(lease) },
+		DB: cfg.DB, Table: leaseTable, RowsName: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, On: s.On, Log: cfg.Log,
+		Work: func(lease *leases.Lease) leases.Worker { return s.newDeliverer(lease) },
 	})
 	return s
 }
@@ -108,8 +108,8 @@ func (s *Service) Stats() Stats {
 // On reports whether this node delivers: it does while the change stream is on. Otherwise it holds no lease.
 func (s *Service) On() bool { return s.cfg.Stream.On() }
 
-// Any reports whether there is an endpoint. Webhooks need the change stream only then.
-func (s *Service) Any(ctx context.Context) (bool, error) {
+// HasEndpoints reports whether there is an endpoint. Webhooks need the change stream only then.
+func (s *Service) HasEndpoints(ctx context.Context) (bool, error) {
 	count := 0
 	_, err := s.db.One(ctx, countWebhooks, nil, &count)
 	return count > 0, err

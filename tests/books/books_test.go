@@ -102,7 +102,7 @@ func TestEveryKindOfBlockIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.read(blocksOf("page.md", []byte(everyKind))); err != nil {
+	if err := r.read(blocksOf("page.md", []byte(pageOfEveryKind))); err != nil {
 		t.Error(err)
 	}
 	if len(r.skipped) != 1 || r.skipped[0] != "page.md:3: needs another machine" {
@@ -110,9 +110,9 @@ func TestEveryKindOfBlockIsDone(t *testing.T) {
 	}
 }
 
-// everyKind is a page with every kind of block that runs, with a server, a terminal, and a block that is not run. Blocks that are only
+// pageOfEveryKind is a page with every kind of block that runs, with a server, a terminal, and a block that is not run. Blocks that are only
 // parsed or compared with a file, and browsers, are in the pages of docs.
-const everyKind = `<!-- not run: needs another machine -->
+const pageOfEveryKind = `<!-- not run: needs another machine -->
 ` + "```sh\nfalse\n```\n" + `
 
 <!-- server -->

@@ -26,7 +26,7 @@ func outlines(t *testing.T) map[string]docs.Outline {
 		}
 		source, err := os.ReadFile(file)
 		name, _ := filepath.Rel(world.Root(), file)
-		found[filepath.ToSlash(name)] = docs.Look(source)
+		found[filepath.ToSlash(name)] = docs.ReadOutline(source)
 		return err
 	})
 	if err != nil || len(found) < 12 {
@@ -72,9 +72,9 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 
 func TestDeadLinksAreFound(t *testing.T) {
 	all := map[string]docs.Outline{
-		"docs/a.md": docs.Look([]byte("# A\n## A part: `x`, 第二\n[1](#a-part-x-第二) [2](#a-part) [3](b.md) [4](b.md#b) [5](b.md#c) [6](c.md) <img src=\"no.png\"> ![](yes.png) [7](../README.md)\n")),
-		"docs/b.md": docs.Look([]byte("# B\n")),
-		"README.md": docs.Look(nil),
+		"docs/a.md": docs.ReadOutline([]byte("# A\n## A part: `x`, 第二\n[1](#a-part-x-第二) [2](#a-part) [3](b.md) [4](b.md#b) [5](b.md#c) [6](c.md) <img src=\"no.png\"> ![](yes.png) [7](../README.md)\n")),
+		"docs/b.md": docs.ReadOutline([]byte("# B\n")),
+		"README.md": docs.ReadOutline(nil),
 	}
 	dead := deadLinks("docs/a.md", all, func(file string) bool { return file == "docs/yes.png" })
 	slices.Sort(dead)
@@ -100,8 +100,8 @@ func TestEveryPageIsInTheList(t *testing.T) {
 			continue
 		}
 		titles := slices.DeleteFunc(slices.Clone(page.Headings), func(heading docs.Heading) bool { return heading.Level > 1 })
-		if other := listed[page.Other+".md"]; len(titles) != 1 || page.Other != "" && other.Other != page.Name {
-			t.Errorf("docs/%s: %d titles; in the other language: %q", file, len(titles), page.Other)
+		if other := listed[page.TranslationName+".md"]; len(titles) != 1 || page.TranslationName != "" && other.TranslationName != page.Name {
+			t.Errorf("docs/%s: %d titles; in the other language: %q", file, len(titles), page.TranslationName)
 		}
 	}
 }

@@ -16,12 +16,12 @@ import (
 
 // block is a fenced block of a page.
 type block struct {
-	at       string // the page and the line, for errors
-	language string
-	file     string // the name after the language; "" if there is none
-	text     string
-	comment  string // the text of the HTML comment directly before it
-	follows  string // the language of the block directly before it; "" if there is other text between
+	at               string // the page and the line, for errors
+	language         string
+	file             string // the name after the language; "" if there is none
+	text             string
+	comment          string // the text of the HTML comment directly before it
+	previousLanguage string // the language of the block directly before it; "" if there is other text between
 }
 
 var comment = regexp.MustCompile(`(?s)^<!--\s*(.*?)\s*-->`) // an HTML comment and its text
@@ -55,7 +55,7 @@ func blocksOf(name string, source []byte) (blocks []block) {
 			}
 		}
 		if former, ok := before.(*ast.FencedCodeBlock); ok && former.Info != nil {
-			b.follows = string(former.Language(source))
+			b.previousLanguage = string(former.Language(source))
 		}
 		blocks = append(blocks, b)
 		return ast.WalkContinue, nil

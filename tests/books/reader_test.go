@@ -30,7 +30,7 @@ type reader struct {
 	ports           map[string]string          // port in the page -> the port that is used
 	ids             map[string]string          // ID in the page -> the real one
 	shell           *terminal                  // in which blocks of sh run one after the other
-	open            map[string]*terminal       // the terminals of servers and of commands that keep running, by name
+	terminals       map[string]*terminal       // the terminals of servers and of commands that keep running, by name
 	browser         context.Context            // nil until a block needs a browser
 	tabs            map[string]context.Context // by name
 	served          bool                       // a server was started
@@ -45,14 +45,14 @@ type reader struct {
 // newReader makes a reader with a folder and a bash.
 func newReader(tb testing.TB) (*reader, error) {
 	r := &reader{
-		tb: tb, folder: tb.TempDir(), scratch: tb.TempDir(), ports: map[string]string{}, ids: map[string]string{}, open: map[string]*terminal{}, tabs: map[string]context.Context{},
+		tb: tb, folder: tb.TempDir(), scratch: tb.TempDir(), ports: map[string]string{}, ids: map[string]string{}, terminals: map[string]*terminal{}, tabs: map[string]context.Context{},
 		fragments: map[string]string{}, schema: graph.NewExecutableSchema(graph.Config{}).Schema(),
 	}
-	programs, err := bin(tb)
+	programs, err := makeBinFolder(tb)
 	if err != nil {
 		return nil, err
 	}
-	r.environment = append(world.Environment(), "PATH="+programs+":"+os.Getenv("PATH"), "TIDINGS_LISTEN="+r.withRealValues("127.0.0.1:8080"), "NO_COLOR=1")
+	r.environment = append(world.EnvironmentWithoutSettings(), "PATH="+programs+":"+os.Getenv("PATH"), "TIDINGS_LISTEN="+r.withRealValues("127.0.0.1:8080"), "NO_COLOR=1")
 	r.shell, err = newShell(tb, r.folder, r.environment)
 	return r, err
 }
@@ -65,7 +65,7 @@ func (r *reader) read(blocks []block) error {
 				return fmt.Errorf("%s: %w", b.at, err)
 			}
 		}
-		if err := r.block(b, blocks); err != nil {
+		if err := r.runBlock(b, blocks); err != nil {
 			return fmt.Errorf("%s (%s): %w", b.at, b.language, err)
 		}
 	}
@@ -75,8 +75,8 @@ func (r *reader) read(blocks []block) error {
 	return nil
 }
 
-// block does one block by its directive or its language. all are the blocks of the page.
-func (r *reader) block(b block, all []block) error {
+// runBlock does one block by its directive or its language. all are the blocks of the page.
+func (r *reader) runBlock(b block, all []block) error {
 	if reason, skipped := b.directive("not run"); skipped {
 		if reason == "" {
 			return fmt.Errorf("it is not run without a reason")
@@ -85,30 +85,30 @@ func (r *reader) block(b block, all []block) error {
 		return nil
 	}
 	if source, found := b.directive("from"); found {
-		return checkFrom(b.text, source)
+		return checkLinesInFile(b.text, source)
 	}
 	switch b.language {
 	case "sh":
-		return r.command(b)
+		return r.runCommand(b)
 	case "graphql":
-		return r.operation(b, variablesOf(b, all))
+		return r.runOperation(b, variablesOf(b, all))
 	case "text":
 		return r.compare(b)
 	case "js":
-		return r.javaScript(b)
+		return r.runJavaScript(b)
 	case "sql":
-		return r.statements(b)
+		return r.runSQL(b)
 	case "ts", "tsx":
 		return nil // web/client/tests compiles them
 	case "yaml", "ini", "json", "html", "csv", "jsonl":
-		return r.data(b)
+		return r.checkData(b)
 	default:
 		return fmt.Errorf("there is no rule for blocks of this language: use sh, graphql, text, js, ts, tsx, sql, yaml, ini, json, html, csv or jsonl")
 	}
 }
 
-// command runs a block of sh: in the shell of the page, or, if a directive names a server or a terminal, in a terminal of its own.
-func (r *reader) command(b block) error {
+// runCommand runs a block of sh: in the shell of the page, or, if a directive names a server or a terminal, in a terminal of its own.
+func (r *reader) runCommand(b block) error {
 	r.useFiles(b.text)
 	name, serves := b.directive("server")
 	other, isTerminal := b.directive("terminal")
@@ -120,7 +120,7 @@ func (r *reader) command(b block) error {
 	if name += other; name == "" {
 		name = "server"
 	}
-	if former := r.open[name]; former != nil {
+	if former := r.terminals[name]; former != nil {
 		if err := former.interrupt(); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (r *reader) command(b block) error {
 	if err != nil {
 		return err
 	}
-	r.open[name], r.printed = opened, ""
+	r.terminals[name], r.printed = opened, ""
 	if serves {
 		r.served = true
 		return opened.await(r.tb, "that it serves, and became ready", ready)
@@ -165,7 +165,7 @@ func (r *reader) serve(b block) error {
 	if _, skipped := b.directive("not run"); skipped {
 		return nil
 	}
-	return r.command(block{language: "sh", text: "tidings", comment: "server"})
+	return r.runCommand(block{language: "sh", text: "tidings", comment: "server"})
 }
 
 var (
@@ -206,16 +206,16 @@ func (r *reader) compare(b block) error {
 	name, isTerminal := b.directive("terminal")
 	_, printed := b.directive("prints")
 	if view, isBrowser := b.directive("browser"); isBrowser {
-		return r.look(view, b.text)
+		return r.waitShown(view, b.text)
 	}
-	if !isTerminal && !printed && b.follows == "" {
+	if !isTerminal && !printed && b.previousLanguage == "" {
 		return nil
 	}
 	if !isTerminal {
 		_, err := r.match(b.text, r.printed, true)
 		return err
 	}
-	t := r.open[name]
+	t := r.terminals[name]
 	if t == nil {
 		return fmt.Errorf("no terminal %q was opened", name)
 	}
@@ -223,12 +223,12 @@ func (r *reader) compare(b block) error {
 		_, err := r.match(b.text, printed, false)
 		return err == nil
 	})
-	t.read += len(t.printed())
+	t.comparedBytes += len(t.printed())
 	return err
 }
 
-// look waits until a tab shows a text: "NAME URL", or "NAME URL BUTTON" after a click on the button of that text.
-func (r *reader) look(view, want string) error {
+// waitShown waits until a tab shows a text: "NAME URL", or "NAME URL BUTTON" after a click on the button of that text.
+func (r *reader) waitShown(view, want string) error {
 	name, address, _ := strings.Cut(view, " ")
 	address, button, clicks := strings.Cut(address, " ")
 	tab := r.tabs[name]
@@ -316,8 +316,8 @@ func (r *reader) isReal(id string) bool {
 	return false
 }
 
-// javaScript writes a program with a name to a file for later commands, and runs a program without a name at once.
-func (r *reader) javaScript(b block) error {
+// runJavaScript writes a program with a name to a file for later commands, and runs a program without a name at once.
+func (r *reader) runJavaScript(b block) error {
 	if b.file != "" {
 		return r.write(b)
 	}
@@ -325,7 +325,7 @@ func (r *reader) javaScript(b block) error {
 	if err := os.WriteFile(filepath.Join(r.scratch, b.file), []byte(r.withRealValues(b.text)), 0o600); err != nil {
 		return err
 	}
-	return r.command(block{text: "node " + filepath.Join(r.scratch, b.file)})
+	return r.runCommand(block{text: "node " + filepath.Join(r.scratch, b.file)})
 }
 
 // write writes a block into a file for the commands that follow.
@@ -338,8 +338,8 @@ func (r *reader) write(b block) error {
 	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.withRealValues(b.text)), 0o600)
 }
 
-// statements runs SQL in a PostgreSQL database that only this page uses.
-func (r *reader) statements(b block) error {
+// runSQL runs SQL in a PostgreSQL database that only this page uses.
+func (r *reader) runSQL(b block) error {
 	if r.database == "" {
 		r.database = sqltest.NewServer(r.tb).Database(r.tb)
 	}
@@ -347,5 +347,5 @@ func (r *reader) statements(b block) error {
 	if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
 		return err
 	}
-	return r.command(block{text: fmt.Sprintf("psql -qAt -v ON_ERROR_STOP=1 '%s' < %s", r.database, file)})
+	return r.runCommand(block{text: fmt.Sprintf("psql -qAt -v ON_ERROR_STOP=1 '%s' < %s", r.database, file)})
 }

@@ -25,7 +25,7 @@ import (
 // variablesOf returns the block of JSON directly after an operation; "" if there is none.
 func variablesOf(b block, all []block) string {
 	for i := range all[:len(all)-1] {
-		if all[i] == b && all[i+1].language == "json" && all[i+1].follows == "graphql" {
+		if all[i] == b && all[i+1].language == "json" && all[i+1].previousLanguage == "graphql" {
 			return all[i+1].text
 		}
 	}
@@ -37,8 +37,8 @@ var (
 	spread = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)              // a use of a fragment
 )
 
-// operation checks a block of GraphQL against the schema, and runs its operation.
-func (r *reader) operation(b block, variables string) error {
+// runOperation checks a block of GraphQL against the schema, and runs its operation.
+func (r *reader) runOperation(b block, variables string) error {
 	document, err := parser.ParseQuery(&ast.Source{Input: b.text})
 	if err != nil {
 		return err
@@ -85,12 +85,12 @@ func (r *reader) operation(b block, variables string) error {
 	if who[2] != "" {
 		request.Header.Set("Tidings-Act-As", who[2])
 	}
-	r.printed, err = answer(request, document.Operations[0].Operation == ast.Subscription)
+	r.printed, err = fetchAnswer(request, document.Operations[0].Operation == ast.Subscription)
 	return err
 }
 
-// answer returns the answer to a request, or the first event of a subscription. An answer with errors is an error.
-func answer(request *http.Request, subscription bool) (string, error) {
+// fetchAnswer returns the answer to a request, or the first event of a subscription. An answer with errors is an error.
+func fetchAnswer(request *http.Request, subscription bool) (string, error) {
 	client := http.Client{Timeout: patience}
 	if subscription {
 		request.Header.Set("Accept", "text/event-stream")
@@ -138,9 +138,9 @@ func answer(request *http.Request, subscription bool) (string, error) {
 	return string(text), nil
 }
 
-// data checks that a block of yaml, json or ini can be parsed, and that any other has a name. A block with a name is written to a file
+// checkData checks that a block of yaml, json or ini can be parsed, and that any other has a name. A block with a name is written to a file
 // for the commands that follow.
-func (r *reader) data(b block) error {
+func (r *reader) checkData(b block) error {
 	switch b.language {
 	case "yaml":
 		var content any
@@ -168,9 +168,9 @@ func (r *reader) data(b block) error {
 	return r.write(b)
 }
 
-// checkFrom checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block stands
+// checkLinesInFile checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block stands
 // for any lines; all other lines must be adjacent.
-func checkFrom(text, file string) error {
+func checkLinesInFile(text, file string) error {
 	content, err := os.ReadFile(filepath.Join(world.Root(), file))
 	if err != nil {
 		return err

@@ -18,16 +18,16 @@ const patience = 60 * time.Second
 
 // terminal is a bash in the folder of a page, as a reader would use.
 type terminal struct {
-	command *exec.Cmd
-	output  string        // the file that has everything printed; "" for the shell of a page
-	read    int           // how much of the output has been compared
-	ended   chan struct{} // closed when the bash has ended
-	blocks  int           // the number of blocks that were run
-	in, out *os.File      // the pipes of loop
+	command       *exec.Cmd
+	output        string        // the file that has everything printed; "" for the shell of a page
+	comparedBytes int           // how much of the output has been compared
+	ended         chan struct{} // closed when the bash has ended
+	blocks        int           // the number of blocks that were run
+	in, out       *os.File      // the pipes of loopScript
 }
 
-// loop reads names of files and runs the commands in them. A command that fails ends the loop.
-const loop = `set -eo pipefail
+// loopScript reads names of files and runs the commands in them. A command that fails ends the loop.
+const loopScript = `set -eo pipefail
 while read -r file; do
 	source "$file" >"$file.out" 2>&1 </dev/null
 	echo done >&3
@@ -42,7 +42,7 @@ func newTerminal(tb testing.TB, folder string, environment []string, prepare fun
 	if err := t.command.Start(); err != nil {
 		return nil, err
 	}
-	unleash := world.Leash(tb, -t.command.Process.Pid)
+	cancelKill := world.KillWhenTestsEnd(tb, -t.command.Process.Pid)
 	go func() {
 		_ = t.command.Wait() // the output shows whether a command failed
 		close(t.ended)
@@ -50,7 +50,7 @@ func newTerminal(tb testing.TB, folder string, environment []string, prepare fun
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-t.command.Process.Pid, syscall.SIGKILL) // it may have ended
 		<-t.ended
-		unleash()
+		cancelKill()
 	})
 	return t, nil
 }
@@ -67,7 +67,7 @@ func newShell(tb testing.TB, folder string, environment []string) (*terminal, er
 	}
 	t, err := newTerminal(tb, folder, environment, func(command *exec.Cmd) {
 		command.Stdin, command.ExtraFiles = read, []*os.File{done}
-	}, "-c", loop)
+	}, "-c", loopScript)
 	_, _ = read.Close(), done.Close()
 	if err == nil {
 		t.in, t.out = in, out
@@ -115,7 +115,7 @@ func openTerminal(tb testing.TB, folder, scratch string, environment []string, n
 // printed returns the output since the last comparison.
 func (t *terminal) printed() string {
 	all, _ := os.ReadFile(t.output)
-	return string(all[min(t.read, len(all)):])
+	return string(all[min(t.comparedBytes, len(all)):])
 }
 
 // await waits until a condition holds for the output since the last comparison.
@@ -150,8 +150,8 @@ func (t *terminal) interrupt() error {
 	}
 }
 
-// bin makes a folder with the programs that a reader has: tidings, and a go command that runs tidings for "go run .".
-func bin(tb testing.TB) (folder string, err error) {
+// makeBinFolder makes a folder with the programs that a reader has: tidings, and a go command that runs tidings for "go run .".
+func makeBinFolder(tb testing.TB) (folder string, err error) {
 	program, err := world.Program()
 	if err != nil {
 		return "", err

@@ -65,7 +65,7 @@ func TestBlankTexts(t *testing.T) {
 			return all
 		}
 		for text, says := range map[string]string{"": "got 0", blank: "nothing but white space"} {
-			want := refused{"INVALID", []string{w.field + ": 1 to ", " characters are allowed", says}}
+			want := refusal{"INVALID", []string{w.field + ": 1 to ", " characters are allowed", says}}
 			t.Run(w.mutation+" of "+says, func(t *testing.T) {
 				c.wantNoEffect(t, func(t *testing.T) {
 					want.check(t, c.Ask(as, query, map[string]any{"v": input(text)}))

@@ -24,9 +24,9 @@ func TestBadPositionsOfABoard(t *testing.T) {
 	}
 	shown, cancelled, strange := plan("host", "one"), plan("host", "two"), plan("stranger", "three")
 	own := plan("alice", "four")
-	n.OnShow("host", "cancelShow", cancelled)
-	world.Eventually(t, world.Convergence, "the board has the show", func() bool { return len(n.Board("alice", 5, world.BoardPlace{}).Edges) == 1 })
-	page := n.Board("alice", 5, world.BoardPlace{})
+	n.MutateShow("host", "cancelShow", cancelled)
+	world.Eventually(t, world.ConvergenceTimeout, "the board has the show", func() bool { return len(n.ReadBoardPage("alice", 5, world.BoardPlace{}).Edges) == 1 })
+	page := n.ReadBoardPage("alice", 5, world.BoardPlace{})
 	later := plan("host", "five")
 	session, cursor := page.SessionID, page.Edges[0].Cursor
 	forged := func(change func(*live.Session)) string {
@@ -67,23 +67,23 @@ func TestBadPositionsOfABoard(t *testing.T) {
 		{"one's own show", "alice", world.BoardPlace{Session: session, Last: own}, []string{"lastId", own}},
 	} {
 		t.Run(bad.what, func(t *testing.T) {
-			refused{"INVALID", bad.says}.check(t, n.Ask(bad.as, world.BoardQuery, bad.from.Variables(5)))
+			refusal{"INVALID", bad.says}.check(t, n.Ask(bad.as, world.BoardQuery, bad.from.Variables(5)))
 		})
 	}
 	for first, says := range map[int]string{0: "got 0", 101: "got 101", -1: "got -1"} {
-		refused{"INVALID", []string{"first: 1 to 100", says}}.check(t, n.Ask("alice", world.BoardQuery, world.BoardPlace{}.Variables(first)))
+		refusal{"INVALID", []string{"first: 1 to 100", says}}.check(t, n.Ask("alice", world.BoardQuery, world.BoardPlace{}.Variables(first)))
 	}
 	const seen = `mutation($s:String){markLiveBoardSeen(input:{sessionId:$s}){badges{version}}}`
 	for what, text := range map[string]string{"none": "no session", "of the future": future, "beyond the log": beyond} {
 		t.Run("seen: "+what, func(t *testing.T) {
-			refused{"INVALID", []string{"sessionId"}}.check(t, n.Ask("alice", seen, map[string]any{"s": text}))
+			refusal{"INVALID", []string{"sessionId"}}.check(t, n.Ask("alice", seen, map[string]any{"s": text}))
 		})
 	}
-	refused{"INVALID", []string{"sessionId", "another user"}}.check(t, n.Ask("bob", seen, map[string]any{"s": session}))
-	if again := n.Board("alice", 5, world.BoardPlace{Session: session}); again.NewSession || len(again.Edges) != 1 || again.SessionID != session {
+	refusal{"INVALID", []string{"sessionId", "another user"}}.check(t, n.Ask("bob", seen, map[string]any{"s": session}))
+	if again := n.ReadBoardPage("alice", 5, world.BoardPlace{Session: session}); again.NewSession || len(again.Edges) != 1 || again.SessionID != session {
 		t.Errorf("the session afterwards: %+v", again)
 	}
-	if end := n.Board("alice", 5, world.BoardPlace{Session: session, Last: shown}); len(end.Edges) != 0 || end.PageInfo.HasNextPage {
+	if end := n.ReadBoardPage("alice", 5, world.BoardPlace{Session: session, Last: shown}); len(end.Edges) != 0 || end.PageInfo.HasNextPage {
 		t.Errorf("after its only show: %+v", end)
 	}
 }

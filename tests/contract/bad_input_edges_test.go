@@ -29,8 +29,8 @@ func jsonHeader(token string, more ...string) http.Header {
 	return header
 }
 
-// padded returns a request of this many bytes that has an effect if it is accepted.
-func padded(bytes int) string {
+// paddedRequest returns a request of this many bytes that has an effect if it is accepted.
+func paddedRequest(bytes int) string {
 	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
 	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))
 }
@@ -47,47 +47,47 @@ func TestBadRequests(t *testing.T) {
 		header http.Header
 		body   string
 		status int
-		want   refused
+		want   refusal
 	}{
-		{"no JSON", alice, `query{viewer{user{id}}}`, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
-		{"half of it", alice, publish[:len(publish)-1], 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
-		{"two of them", alice, publish + publish, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
-		{"a list", alice, `[` + publish + `]`, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
-		{"nothing", alice, ``, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
-		{"no query", alice, `{}`, 400, refused{"INVALID", []string{"query"}}},
-		{"variables in a list", alice, `{"query":"{viewer{user{id}}}","variables":[]}`, 400, refused{"INVALID", []string{"variables", "JSON object"}}},
-		{"broken UTF-8", alice, strings.Replace(publish, `\"b\"`, "\\\"\xff\\\"", 1), 400, refused{"INVALID", []string{"body", "not valid UTF-8"}}},
-		{"half an emoji", alice, strings.Replace(publish, `\"b\"`, `\"\ud83d\"`, 1), 400, refused{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
-		{"half an emoji in the query's own way", alice, strings.Replace(publish, `\"b\"`, `\"\\uDE00\"`, 1), 400, refused{"INVALID", []string{"query", `\uDE00 is half of a surrogate pair`}}},
-		{"half an emoji in a variable", jsonHeader("dev:host:ingest"), strings.Replace(ingest, `"body":"b"`, `"body":"\ud83d\u0041"`, 1), 400, refused{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
-		{"a form", with("Content-Type", "application/x-www-form-urlencoded"), publish, 415, refused{"INVALID", []string{"Content-Type", "application/json"}}},
-		{"plain text", with("Content-Type", "text/plain"), publish, 415, refused{"INVALID", []string{"Content-Type"}}},
-		{"another alphabet", with("Content-Type", "application/json; charset=latin1"), publish, 415, refused{"INVALID", []string{"Content-Type", "UTF-8"}}},
-		{"64 KB and one", alice, padded(65537), 413, refused{"INVALID", []string{"body", "65536 bytes"}}},
-		{"10 MB", alice, padded(10 << 20), 413, refused{"INVALID", []string{"body", "65536 bytes"}}},
-		{"1 MB and one to ingest", jsonHeader("dev:host:ingest"), padded(1<<20 + 1), 413, refused{"INVALID", []string{"body", "1048576 bytes"}}},
+		{"no JSON", alice, `query{viewer{user{id}}}`, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
+		{"half of it", alice, publish[:len(publish)-1], 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
+		{"two of them", alice, publish + publish, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
+		{"a list", alice, `[` + publish + `]`, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
+		{"nothing", alice, ``, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
+		{"no query", alice, `{}`, 400, refusal{"INVALID", []string{"query"}}},
+		{"variables in a list", alice, `{"query":"{viewer{user{id}}}","variables":[]}`, 400, refusal{"INVALID", []string{"variables", "JSON object"}}},
+		{"broken UTF-8", alice, strings.Replace(publish, `\"b\"`, "\\\"\xff\\\"", 1), 400, refusal{"INVALID", []string{"body", "not valid UTF-8"}}},
+		{"half an emoji", alice, strings.Replace(publish, `\"b\"`, `\"\ud83d\"`, 1), 400, refusal{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
+		{"half an emoji in the query's own way", alice, strings.Replace(publish, `\"b\"`, `\"\\uDE00\"`, 1), 400, refusal{"INVALID", []string{"query", `\uDE00 is half of a surrogate pair`}}},
+		{"half an emoji in a variable", jsonHeader("dev:host:ingest"), strings.Replace(ingest, `"body":"b"`, `"body":"\ud83d\u0041"`, 1), 400, refusal{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
+		{"a form", with("Content-Type", "application/x-www-form-urlencoded"), publish, 415, refusal{"INVALID", []string{"Content-Type", "application/json"}}},
+		{"plain text", with("Content-Type", "text/plain"), publish, 415, refusal{"INVALID", []string{"Content-Type"}}},
+		{"another alphabet", with("Content-Type", "application/json; charset=latin1"), publish, 415, refusal{"INVALID", []string{"Content-Type", "UTF-8"}}},
+		{"64 KB and one", alice, paddedRequest(65537), 413, refusal{"INVALID", []string{"body", "65536 bytes"}}},
+		{"10 MB", alice, paddedRequest(10 << 20), 413, refusal{"INVALID", []string{"body", "65536 bytes"}}},
+		{"1 MB and one to ingest", jsonHeader("dev:host:ingest"), paddedRequest(1<<20 + 1), 413, refusal{"INVALID", []string{"body", "1048576 bytes"}}},
 
-		{"no token", jsonHeader(""), publish, 200, refused{"UNAUTHENTICATED", []string{"Authorization: Bearer"}}},
-		{"no Bearer", with("Authorization", "dev:alice"), publish, 401, refused{"UNAUTHENTICATED", []string{"Authorization", "Bearer TOKEN"}}},
-		{"a token of another kind", jsonHeader("eyJhbGciOiJub25lIn0.e30."), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "dev:KEY"}}},
-		{"a user who cannot be", jsonHeader("dev:a%0Ab"), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
-		{"a user of 129 letters", jsonHeader("dev:" + strings.Repeat("k", 129)), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
-		{"a user who is not escaped", jsonHeader("dev:a|b"), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "percent-encoded"}}},
-		{"a scope that is none", jsonHeader("dev:alice:root"), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "viewer, ingest and admin"}}},
-		{"a token of 9 KB", jsonHeader("dev:" + strings.Repeat("k", 9000)), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "8192", "9004"}}},
-		{"ingest without its scope", alice, ingest, 200, refused{"FORBIDDEN", []string{"scope ingest"}}},
-		{"ingest as an admin", jsonHeader("dev:alice:admin"), ingest, 200, refused{"FORBIDDEN", []string{"scope ingest"}}},
-		{"admin without its scope", alice, `{"query":"{admin{jobs{waiting}}}"}`, 200, refused{"FORBIDDEN", []string{"scope admin"}}},
-		{"admin with ingest", jsonHeader("dev:host:ingest"), `{"query":"{admin{jobs{waiting}}}"}`, 200, refused{"FORBIDDEN", []string{"scope admin"}}},
-		{"acting without the scope", with("Tidings-Act-As", "bob"), publish, 403, refused{"FORBIDDEN", []string{"Tidings-Act-As", "scope ingest"}}},
-		{"acting as nobody", jsonHeader("dev:host:ingest", "Tidings-Act-As", "b ob"), publish, 400, refused{"INVALID", []string{"Tidings-Act-As", `"b%20ob"`}}},
-		{"acting as a post", jsonHeader("dev:host:ingest", "Tidings-Act-As", "post:0000000000001"), publish, 400, refused{"INVALID", []string{"Tidings-Act-As", "user:KEY"}}},
-		{"a device of 65 letters", with("Tidings-Device", strings.Repeat("d", 65)), publish, 400, refused{"INVALID", []string{"Tidings-Device", "1 to 64", "65"}}},
-		{"a page of another site", with("Origin", "https://evil.example"), publish, 403, refused{"FORBIDDEN", []string{"Origin"}}},
+		{"no token", jsonHeader(""), publish, 200, refusal{"UNAUTHENTICATED", []string{"Authorization: Bearer"}}},
+		{"no Bearer", with("Authorization", "dev:alice"), publish, 401, refusal{"UNAUTHENTICATED", []string{"Authorization", "Bearer TOKEN"}}},
+		{"a token of another kind", jsonHeader("eyJhbGciOiJub25lIn0.e30."), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "dev:KEY"}}},
+		{"a user who cannot be", jsonHeader("dev:a%0Ab"), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
+		{"a user of 129 letters", jsonHeader("dev:" + strings.Repeat("k", 129)), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
+		{"a user who is not escaped", jsonHeader("dev:a|b"), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "percent-encoded"}}},
+		{"a scope that is none", jsonHeader("dev:alice:root"), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "viewer, ingest and admin"}}},
+		{"a token of 9 KB", jsonHeader("dev:" + strings.Repeat("k", 9000)), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "8192", "9004"}}},
+		{"ingest without its scope", alice, ingest, 200, refusal{"FORBIDDEN", []string{"scope ingest"}}},
+		{"ingest as an admin", jsonHeader("dev:alice:admin"), ingest, 200, refusal{"FORBIDDEN", []string{"scope ingest"}}},
+		{"admin without its scope", alice, `{"query":"{admin{jobs{waiting}}}"}`, 200, refusal{"FORBIDDEN", []string{"scope admin"}}},
+		{"admin with ingest", jsonHeader("dev:host:ingest"), `{"query":"{admin{jobs{waiting}}}"}`, 200, refusal{"FORBIDDEN", []string{"scope admin"}}},
+		{"acting without the scope", with("Tidings-Act-As", "bob"), publish, 403, refusal{"FORBIDDEN", []string{"Tidings-Act-As", "scope ingest"}}},
+		{"acting as nobody", jsonHeader("dev:host:ingest", "Tidings-Act-As", "b ob"), publish, 400, refusal{"INVALID", []string{"Tidings-Act-As", `"b%20ob"`}}},
+		{"acting as a post", jsonHeader("dev:host:ingest", "Tidings-Act-As", "post:0000000000001"), publish, 400, refusal{"INVALID", []string{"Tidings-Act-As", "user:KEY"}}},
+		{"a device of 65 letters", with("Tidings-Device", strings.Repeat("d", 65)), publish, 400, refusal{"INVALID", []string{"Tidings-Device", "1 to 64", "65"}}},
+		{"a page of another site", with("Origin", "https://evil.example"), publish, 403, refusal{"FORBIDDEN", []string{"Origin"}}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			c.wantNoEffect(t, func(t *testing.T) {
-				got := c.raw(t, bad.header, bad.body)
+				got := c.sendRaw(t, bad.header, bad.body)
 				bad.want.check(t, got)
 				if got.Status != bad.status {
 					t.Errorf("status %d, want %d", got.Status, bad.status)
@@ -95,23 +95,23 @@ func TestBadRequests(t *testing.T) {
 			})
 		})
 	}
-	t.Run("what is just allowed", func(t *testing.T) { c.takesWhatIsJustAllowed(t, publish, ingest) })
+	t.Run("what is just allowed", func(t *testing.T) { c.wantAcceptedAtLimits(t, publish, ingest) })
 }
 
-// takesWhatIsJustAllowed checks that requests exactly at the limits are accepted.
-func (c *smallNode) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
+// wantAcceptedAtLimits checks that requests exactly at the limits are accepted.
+func (c *smallNode) wantAcceptedAtLimits(t *testing.T, publish, ingest string) {
 	t.Helper()
 	alice := jsonHeader("dev:alice")
 	for _, good := range []struct {
 		header http.Header
 		body   string
 	}{
-		{alice, padded(65536)},
-		{jsonHeader("dev:host:ingest"), padded(1 << 20)},
+		{alice, paddedRequest(65536)},
+		{jsonHeader("dev:host:ingest"), paddedRequest(1 << 20)},
 		{jsonHeader("dev:host:ingest", "Tidings-Act-As", "bob"), publish},
 		{jsonHeader("dev:host:ingest"), ingest},
 	} {
-		if got := c.raw(t, good.header, good.body); len(got.Errors) > 0 || got.Status != 200 {
+		if got := c.sendRaw(t, good.header, good.body); len(got.Errors) > 0 || got.Status != 200 {
 			t.Errorf("%d bytes with %v: %+v", len(good.body), good.header, got.Errors)
 		}
 	}
@@ -131,7 +131,7 @@ func TestForgedTokens(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
 	}})
-	n.Tail() // makes the node ready for sockets
+	n.TailChangelog() // makes the node ready for sockets
 	now := n.Clock.Now()
 	signed := func(method jwt.SigningMethod, key any, change jwt.MapClaims) string {
 		t.Helper()
@@ -168,7 +168,7 @@ func TestForgedTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(bad.token)
-			refused{"UNAUTHENTICATED", []string{"token", bad.says}}.check(t, got)
+			refusal{"UNAUTHENTICATED", []string{"token", bad.says}}.check(t, got)
 			if got.Status != http.StatusUnauthorized {
 				t.Errorf("status %d, want 401", got.Status)
 			}
@@ -182,7 +182,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 	t.Run("of a scope of others", func(t *testing.T) {
 		got := ask(signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"scope": "openid email"}))
-		refused{"FORBIDDEN", []string{"token", "scope"}}.check(t, got)
+		refusal{"FORBIDDEN", []string{"token", "scope"}}.check(t, got)
 	})
 }
 
@@ -208,7 +208,7 @@ func TestBadSubscriptions(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	var asked int
-	refuse := func(query string, variables map[string]any, want refused) {
+	refuse := func(query string, variables map[string]any, want refusal) {
 		t.Helper()
 		text, err := json.Marshal(variables)
 		if err != nil {
@@ -230,12 +230,12 @@ func TestBadSubscriptions(t *testing.T) {
 	}
 	for _, since := range []string{"", "x", "0", strings.Repeat("1", 33), "0000000000000001.000000000000000x", "post:0000000000001"} {
 		for _, shown := range []string{"badgesChanged(since:$s){version}", "notificationsChanged(since:$s){badges{version}}", "conversationsChanged(since:$s){badges{version}}"} {
-			refuse("subscription($s:Version){"+shown+"}", map[string]any{"s": since}, refused{"INVALID", []string{"since", "version"}})
+			refuse("subscription($s:Version){"+shown+"}", map[string]any{"s": since}, refusal{"INVALID", []string{"since", "version"}})
 		}
 	}
 	for _, first := range []int{-1, 0, 101} {
 		for _, name := range []string{"notificationsChanged", "conversationsChanged"} {
-			refuse("subscription($f:Int){"+name+"(first:$f){badges{version}}}", map[string]any{"f": first}, refused{"INVALID", []string{"first", "1 to 100"}})
+			refuse("subscription($f:Int){"+name+"(first:$f){badges{version}}}", map[string]any{"f": first}, refusal{"INVALID", []string{"first", "1 to 100"}})
 		}
 	}
 	world.Send(t, conn, `{"type":"ping"}`)
@@ -277,9 +277,9 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	c.wantNoEffect(t, func(t *testing.T) {
 		_, got := publish("alice", "twice", "k1")
-		refused{"CONFLICT", []string{"idempotencyKey", `"k1"`, "24h"}}.check(t, got)
+		refusal{"CONFLICT", []string{"idempotencyKey", `"k1"`, "24h"}}.check(t, got)
 		got = c.Ask("alice", `mutation{markHomeFeedSeen(input:{idempotencyKey:"k1"}){badges{version}}}`, nil)
-		refused{"CONFLICT", []string{"idempotencyKey", `"k1"`}}.check(t, got)
+		refusal{"CONFLICT", []string{"idempotencyKey", `"k1"`}}.check(t, got)
 	})
 	if other, got := publish("bob", "once", "k1"); len(got.Errors) > 0 || other == first {
 		t.Errorf("bob's key: %s %+v", other, got.Errors)
@@ -288,14 +288,14 @@ func TestIdempotencyKeys(t *testing.T) {
 	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
 	c.Must("dave", `mutation{block(input:{userId:"user:alice"}){user{key}}}`, nil, nil)
 	for range 2 {
-		refused{"NOT_FOUND", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:dave", "k": "k3"}))
+		refusal{"NOT_FOUND", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:dave", "k": "k3"}))
 	}
-	refused{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
+	refusal{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
 	for range 3 {
 		c.Must("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
 	}
 	c.Settle()
-	if got := c.Walk("alice", 10); len(got) != 5 { // two posts of bob, and three of her own
+	if got := c.ReadWholeFeed("alice", 10); len(got) != 5 { // two posts of bob, and three of her own
 		t.Errorf("alice's feed has %d posts, want 5: %v", len(got), got)
 	}
 	c.Clock.Advance(25 * time.Hour)

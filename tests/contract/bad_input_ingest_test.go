@@ -10,15 +10,17 @@ import (
 
 const mutIngest = `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{code message}}}}`
 
-// ingested is the result of one event.
-type ingested struct {
+// ingestResult is the result of one event.
+type ingestResult struct {
 	ID    *string
 	Error *struct{ Code, Message string }
 }
 
-func (c *smallNode) ingest(t *testing.T, events ...any) []ingested {
+func (c *smallNode) ingest(t *testing.T, events ...any) []ingestResult {
 	t.Helper()
-	var data struct{ Ingest struct{ Results []ingested } }
+	var data struct {
+		Ingest struct{ Results []ingestResult }
+	}
 	c.Must("host:ingest", mutIngest, map[string]any{"e": events}, &data)
 	if len(data.Ingest.Results) != len(events) {
 		t.Fatalf("%d results for %d events", len(data.Ingest.Results), len(events))
@@ -65,7 +67,7 @@ func TestBadIngest(t *testing.T) {
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			c.wantNoEffect(t, func(t *testing.T) {
-				refused{"INVALID", bad.says}.check(t, c.Ask("host:ingest", mutIngest, map[string]any{"e": bad.events}))
+				refusal{"INVALID", bad.says}.check(t, c.Ask("host:ingest", mutIngest, map[string]any{"e": bad.events}))
 			})
 		})
 	}
@@ -98,12 +100,12 @@ func (c *smallNode) badEvents() []badEvent {
 		{event("publishPost", "as", "user:bob", "body", strings.Repeat("x", 5001)), "INVALID", "body: 1 to 5000 characters are allowed, got 5001"},
 		{event("publishPost", "as", "user:bob", "body", "b", "key", long), "INVALID", "1 to 64 characters are allowed, got 65"},
 		{event("editPost", "as", "user:alice", "postId", c.post, "body", "b"), "FORBIDDEN", "postId: " + c.post + " is not your post"},
-		{event("editPost", "as", "user:bob", "postId", c.deleted, "body", "b"), "NOT_FOUND", "postId: " + c.deleted + " is deleted"},
+		{event("editPost", "as", "user:bob", "postId", c.deletedPost, "body", "b"), "NOT_FOUND", "postId: " + c.deletedPost + " is deleted"},
 		{event("editPost", "as", "user:bob", "postId", "post:x", "body", "b"), "INVALID", `postId: "post:x"`},
 		{event("editPost", "as", "user:bob", "postId", c.post, "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
 		{event("deletePost", "as", "user:alice", "postId", c.post), "FORBIDDEN", "postId: " + c.post + " is not your post"},
 		{event("deletePost", "as", "user:bob", "postId", "post:x"), "INVALID", `postId: "post:x"`},
-		{event("likePost", "as", "user:alice", "postId", c.deleted), "NOT_FOUND", "postId: " + c.deleted + " is deleted"},
+		{event("likePost", "as", "user:alice", "postId", c.deletedPost), "NOT_FOUND", "postId: " + c.deletedPost + " is deleted"},
 		{event("likePost", "as", "user:carol", "postId", "post:0000000000001"), "NOT_FOUND", "no post"},
 		{event("follow", "as", "user:alice", "userId", "user:alice"), "INVALID", "userId: you cannot follow yourself"},
 		{event("follow", "as", "user:alice", "userId", "bob"), "INVALID", `userId: "bob"`},
@@ -123,7 +125,7 @@ func (c *smallNode) badEvents() []badEvent {
 func TestBadEventsAmongGoodOnes(t *testing.T) {
 	c := newSmallNode(t, nil)
 	bad := c.badEvents()
-	check := func(t *testing.T, i int, got ingested) {
+	check := func(t *testing.T, i int, got ingestResult) {
 		t.Helper()
 		if got.Error == nil || got.Error.Code != bad[i].code || !strings.Contains(got.Error.Message, bad[i].says) || got.ID != nil {
 			t.Errorf("event %v: id %v, error %+v, want %s %q", bad[i].event, got.ID, got.Error, bad[i].code, bad[i].says)
@@ -156,7 +158,7 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 			}
 		}
 		c.Settle()
-		if diff := cmp.Diff(published, c.Walk("dave", 100)); diff != "" {
+		if diff := cmp.Diff(published, c.ReadWholeFeed("dave", 100)); diff != "" {
 			t.Errorf("dave's posts (-want +got):\n%s", diff)
 		}
 		after := c.facts()
@@ -191,7 +193,7 @@ func TestWholeBatchTwice(t *testing.T) {
 	if got := c.Badges("reader").HomeFeed; got.Value != 300 || got.Precision != "AT_LEAST" {
 		t.Errorf("498 posts count as %+v, want 300 at least", got)
 	}
-	feed := c.Walk("reader", 100)
+	feed := c.ReadWholeFeed("reader", 100)
 	if len(feed) < 300 || feed[0] != *first[499].ID || feed[299] != *first[200].ID {
 		t.Errorf("the feed has %d posts from %s", len(feed), feed[0])
 	}

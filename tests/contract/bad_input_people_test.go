@@ -30,25 +30,25 @@ func TestBadRestrictions(t *testing.T) {
 	for name, bad := range map[string]struct {
 		as, query string
 		value     any
-		want      refused
+		want      refusal
 	}{
-		"following who blocks one":        {"alice", mutFollow, "user:bob", refused{"NOT_FOUND", []string{`userId: there is no user "bob"`}}},
-		"following whom one blocks":       {"bob", mutFollow, "user:alice", refused{"FORBIDDEN", []string{"userId", "unblock them"}}},
-		"liking a post of who blocks one": {"alice", mutLike, c.post, refused{"NOT_FOUND", []string{"postId: there is no " + c.post}}},
-		"answering it":                    {"alice", mutAnswer, c.post, refused{"NOT_FOUND", []string{"parentId: there is no " + c.post}}},
-		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refused{"NOT_FOUND", []string{`memberIds: there is no user "bob"`}}},
-		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", refused{"NOT_FOUND", []string{`memberIds: there is no user "alice"`}}},
-		"blocking oneself":                {"alice", mutBlock, "user:alice", refused{"INVALID", []string{"userId", "block yourself"}}},
-		"muting oneself":                  {"alice", mutMute, "user:alice", refused{"INVALID", []string{"userId", "mute yourself"}}},
-		"hiding from oneself":             {"alice", mutHide, "user:alice", refused{"INVALID", []string{"userId", "hide posts from yourself"}}},
-		"muting until yesterday":          {"alice", mutMuteUntil, yesterday.Format(time.RFC3339), refused{"INVALID", []string{"until", yesterday.Format("2006-01-02T15:04:05"), "past"}}},
-		"muting until some time":          {"alice", mutMuteUntil, "soon", refused{"INVALID", []string{"soon", "RFC 3339"}}},
-		"muting a post":                   {"alice", mutMute, c.post, refused{"INVALID", []string{"userId"}}},
-		"blocking no id":                  {"alice", mutBlock, "bob", refused{"INVALID", []string{"userId"}}},
-		"a cursor of a feed":              {"bob", queryMutes, c.cursor, refused{"INVALID", []string{"after", "the mutes"}}},
-		"no cursor":                       {"bob", queryMutes, "x", refused{"INVALID", []string{"after", "the mutes"}}},
-		"a page of none":                  {"bob", queryMany, 0, refused{"INVALID", []string{"first", "1 to 100", "0"}}},
-		"a page of too many":              {"bob", queryMany, 101, refused{"INVALID", []string{"first", "1 to 100", "101"}}},
+		"following who blocks one":        {"alice", mutFollow, "user:bob", refusal{"NOT_FOUND", []string{`userId: there is no user "bob"`}}},
+		"following whom one blocks":       {"bob", mutFollow, "user:alice", refusal{"FORBIDDEN", []string{"userId", "unblock them"}}},
+		"liking a post of who blocks one": {"alice", mutLike, c.post, refusal{"NOT_FOUND", []string{"postId: there is no " + c.post}}},
+		"answering it":                    {"alice", mutAnswer, c.post, refusal{"NOT_FOUND", []string{"parentId: there is no " + c.post}}},
+		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refusal{"NOT_FOUND", []string{`memberIds: there is no user "bob"`}}},
+		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", refusal{"NOT_FOUND", []string{`memberIds: there is no user "alice"`}}},
+		"blocking oneself":                {"alice", mutBlock, "user:alice", refusal{"INVALID", []string{"userId", "block yourself"}}},
+		"muting oneself":                  {"alice", mutMute, "user:alice", refusal{"INVALID", []string{"userId", "mute yourself"}}},
+		"hiding from oneself":             {"alice", mutHide, "user:alice", refusal{"INVALID", []string{"userId", "hide posts from yourself"}}},
+		"muting until yesterday":          {"alice", mutMuteUntil, yesterday.Format(time.RFC3339), refusal{"INVALID", []string{"until", yesterday.Format("2006-01-02T15:04:05"), "past"}}},
+		"muting until some time":          {"alice", mutMuteUntil, "soon", refusal{"INVALID", []string{"soon", "RFC 3339"}}},
+		"muting a post":                   {"alice", mutMute, c.post, refusal{"INVALID", []string{"userId"}}},
+		"blocking no id":                  {"alice", mutBlock, "bob", refusal{"INVALID", []string{"userId"}}},
+		"a cursor of a feed":              {"bob", queryMutes, c.cursor, refusal{"INVALID", []string{"after", "the mutes"}}},
+		"no cursor":                       {"bob", queryMutes, "x", refusal{"INVALID", []string{"after", "the mutes"}}},
+		"a page of none":                  {"bob", queryMany, 0, refusal{"INVALID", []string{"first", "1 to 100", "0"}}},
+		"a page of too many":              {"bob", queryMany, 101, refusal{"INVALID", []string{"first", "1 to 100", "101"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.wantNoEffect(t, func(t *testing.T) {

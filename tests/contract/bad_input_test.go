@@ -30,8 +30,8 @@ import (
 // undoes a wrong write before it is found.
 type smallNode struct {
 	*world.Node
-	post, deleted, own string // two posts of bob and one of alice
-	cursor             string // a cursor of bob's feed
+	post, deletedPost, alicesPost string // two posts of bob and one of alice
+	cursor                        string // a cursor of bob's feed
 }
 
 var smallNodePeople = []string{"alice", "bob", "carol"} // whose data facts reads
@@ -40,11 +40,11 @@ func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	t.Helper()
 	c := &smallNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
 	c.Follow("alice", "bob")
-	c.post, c.deleted, c.own = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
-	c.Must("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.deleted}, nil)
+	c.post, c.deletedPost, c.alicesPost = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
+	c.Must("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.deletedPost}, nil)
 	c.Must("carol", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.post}, nil)
 	c.Settle()
-	c.cursor = c.Page("bob", 1, "", "").Edges[0].Cursor
+	c.cursor = c.ReadFeedPage("bob", 1, "", "").Edges[0].Cursor
 	return c
 }
 
@@ -102,14 +102,14 @@ func (c *smallNode) wantNoEffect(t *testing.T, request func(t *testing.T)) {
 	}
 }
 
-// refused is the error that a request must get.
-type refused struct {
+// refusal is the error that a request must get.
+type refusal struct {
 	code string
 	says []string // parts of the message
 }
 
 // check fails the test unless the answer has this one error.
-func (r refused) check(t *testing.T, got world.Answer) {
+func (r refusal) check(t *testing.T, got world.Answer) {
 	t.Helper()
 	if len(got.Errors) != 1 || got.ErrorCode() != r.code {
 		t.Fatalf("got %+v (data %s), want one error with the code %s", got.Errors, got.Data, r.code)
@@ -146,44 +146,44 @@ const (
 type badValue struct {
 	name, query string
 	value       any
-	want        refused
+	want        refusal
 }
 
 func (c *smallNode) badIDs() []badValue {
 	unknown, long := "post:0000000000001", strings.Repeat("k", 129)
 	return []badValue{
-		{"user without a key", mutFollow, "user:", refused{"INVALID", []string{"userId", "1 to 128", "got 0"}}},
-		{"user of 129 letters", mutFollow, "user:" + long, refused{"INVALID", []string{"userId", "1 to 128", "got 129"}}},
-		{"user with a blank", mutFollow, "user:a b", refused{"INVALID", []string{"userId", `"a b"`, `"a%20b"`}}},
-		{"user with an accent", mutUnfollow, "user:zoë", refused{"INVALID", []string{"userId", `"zo%C3%AB"`}}},
-		{"user with a colon", mutFollow, "user:did:plc:a", refused{"INVALID", []string{"userId", `"did%3Aplc%3Aa"`}}},
-		{"user with small digits", mutFollow, "user:auth0%7c123", refused{"INVALID", []string{"userId", `"auth0%7C123"`}}},
-		{"user escaped too much", mutFollow, "user:%62ob", refused{"INVALID", []string{"userId", `"bob"`}}},
-		{"user with half an escape", mutFollow, "user:bob%", refused{"INVALID", []string{"userId", "hexadecimal"}}},
-		{"user with a line break", mutFollow, "user:bob%0A", refused{"INVALID", []string{"userId", "printable"}}},
-		{"user in another normal form", mutFollow, "user:zoe%CC%88", refused{"INVALID", []string{"userId", "normal form C"}}},
-		{"user in broken UTF-8", mutFollow, "user:zo%EB", refused{"INVALID", []string{"userId", "printable"}}},
-		{"key without a type", mutFollow, "bob", refused{"INVALID", []string{"userId", `"bob"`, "user:KEY"}}},
-		{"another type", mutFollow, "foo:bar", refused{"INVALID", []string{"userId", `"foo:bar"`, "user:KEY"}}},
-		{"post for a user", mutFollow, c.post, refused{"INVALID", []string{"userId", "user:KEY"}}},
-		{"number for a user", mutFollow, 5, refused{"INVALID", []string{"userId", `"5"`, "user:KEY"}}},
-		{"truth for a user", mutFollow, true, refused{"INVALID", []string{"$v", "an ID is a text", "true"}}},
-		{"list for a user", mutFollow, []string{"user:bob"}, refused{"INVALID", []string{"$v"}}},
-		{"null for a user", mutFollow, nil, refused{"INVALID", []string{"$v", "null"}}},
-		{"a very long id", mutFollow, "user:" + strings.Repeat("x", 9000), refused{"INVALID", []string{"userId", "got 9000"}}},
-		{"oneself", mutFollow, "user:alice", refused{"INVALID", []string{"userId", "yourself"}}},
+		{"user without a key", mutFollow, "user:", refusal{"INVALID", []string{"userId", "1 to 128", "got 0"}}},
+		{"user of 129 letters", mutFollow, "user:" + long, refusal{"INVALID", []string{"userId", "1 to 128", "got 129"}}},
+		{"user with a blank", mutFollow, "user:a b", refusal{"INVALID", []string{"userId", `"a b"`, `"a%20b"`}}},
+		{"user with an accent", mutUnfollow, "user:zoë", refusal{"INVALID", []string{"userId", `"zo%C3%AB"`}}},
+		{"user with a colon", mutFollow, "user:did:plc:a", refusal{"INVALID", []string{"userId", `"did%3Aplc%3Aa"`}}},
+		{"user with small digits", mutFollow, "user:auth0%7c123", refusal{"INVALID", []string{"userId", `"auth0%7C123"`}}},
+		{"user escaped too much", mutFollow, "user:%62ob", refusal{"INVALID", []string{"userId", `"bob"`}}},
+		{"user with half an escape", mutFollow, "user:bob%", refusal{"INVALID", []string{"userId", "hexadecimal"}}},
+		{"user with a line break", mutFollow, "user:bob%0A", refusal{"INVALID", []string{"userId", "printable"}}},
+		{"user in another normal form", mutFollow, "user:zoe%CC%88", refusal{"INVALID", []string{"userId", "normal form C"}}},
+		{"user in broken UTF-8", mutFollow, "user:zo%EB", refusal{"INVALID", []string{"userId", "printable"}}},
+		{"key without a type", mutFollow, "bob", refusal{"INVALID", []string{"userId", `"bob"`, "user:KEY"}}},
+		{"another type", mutFollow, "foo:bar", refusal{"INVALID", []string{"userId", `"foo:bar"`, "user:KEY"}}},
+		{"post for a user", mutFollow, c.post, refusal{"INVALID", []string{"userId", "user:KEY"}}},
+		{"number for a user", mutFollow, 5, refusal{"INVALID", []string{"userId", `"5"`, "user:KEY"}}},
+		{"truth for a user", mutFollow, true, refusal{"INVALID", []string{"$v", "an ID is a text", "true"}}},
+		{"list for a user", mutFollow, []string{"user:bob"}, refusal{"INVALID", []string{"$v"}}},
+		{"null for a user", mutFollow, nil, refusal{"INVALID", []string{"$v", "null"}}},
+		{"a very long id", mutFollow, "user:" + strings.Repeat("x", 9000), refusal{"INVALID", []string{"userId", "got 9000"}}},
+		{"oneself", mutFollow, "user:alice", refusal{"INVALID", []string{"userId", "yourself"}}},
 
-		{"short post", mutDelete, "post:xyz", refused{"INVALID", []string{"postId", `"post:xyz"`, "13 letters"}}},
-		{"post in small letters", mutLike, strings.ToLower("post:0ABCDEFGHJKMN"), refused{"INVALID", []string{"postId", "13 letters"}}},
-		{"post too great", mutLike, "post:8000000000000", refused{"INVALID", []string{"postId", "13 letters"}}},
-		{"user for a post", mutLike, "user:bob", refused{"INVALID", []string{"postId", `"user:bob"`, "post:"}}},
-		{"another type for a post", mutUnlike, "foo:bar", refused{"INVALID", []string{"postId", "post:"}}},
-		{"delete another's post", mutDelete, c.post, refused{"FORBIDDEN", []string{"postId", c.post, "not your post"}}},
-		{"delete another's deleted post", mutDelete, c.deleted, refused{"FORBIDDEN", []string{"postId"}}},
-		{"delete no post", mutDelete, unknown, refused{"NOT_FOUND", []string{"no post", "0000000000001"}}},
-		{"like no post", mutLike, unknown, refused{"NOT_FOUND", []string{"no post", "0000000000001"}}},
-		{"like a deleted post", mutLike, c.deleted, refused{"NOT_FOUND", []string{"postId", c.deleted, "deleted"}}},
-		{"unlike a deleted post", mutUnlike, c.deleted, refused{"NOT_FOUND", []string{"postId", c.deleted, "deleted"}}},
+		{"short post", mutDelete, "post:xyz", refusal{"INVALID", []string{"postId", `"post:xyz"`, "13 letters"}}},
+		{"post in small letters", mutLike, strings.ToLower("post:0ABCDEFGHJKMN"), refusal{"INVALID", []string{"postId", "13 letters"}}},
+		{"post too great", mutLike, "post:8000000000000", refusal{"INVALID", []string{"postId", "13 letters"}}},
+		{"user for a post", mutLike, "user:bob", refusal{"INVALID", []string{"postId", `"user:bob"`, "post:"}}},
+		{"another type for a post", mutUnlike, "foo:bar", refusal{"INVALID", []string{"postId", "post:"}}},
+		{"delete another's post", mutDelete, c.post, refusal{"FORBIDDEN", []string{"postId", c.post, "not your post"}}},
+		{"delete another's deleted post", mutDelete, c.deletedPost, refusal{"FORBIDDEN", []string{"postId"}}},
+		{"delete no post", mutDelete, unknown, refusal{"NOT_FOUND", []string{"no post", "0000000000001"}}},
+		{"like no post", mutLike, unknown, refusal{"NOT_FOUND", []string{"no post", "0000000000001"}}},
+		{"like a deleted post", mutLike, c.deletedPost, refusal{"NOT_FOUND", []string{"postId", c.deletedPost, "deleted"}}},
+		{"unlike a deleted post", mutUnlike, c.deletedPost, refusal{"NOT_FOUND", []string{"postId", c.deletedPost, "deleted"}}},
 	}
 }
 
@@ -191,53 +191,53 @@ func (c *smallNode) badTexts() []badValue {
 	long := strings.Repeat("k", 65)
 	future := services.GlobalID(services.PostType, services.PostIDAt(c.Clock.Now().Add(time.Hour)).String())
 	return []badValue{
-		{"empty body", mutPublish, "", refused{"INVALID", []string{"body", "1 to 5000", "got 0"}}},
-		{"body of 5,001", mutPublish, strings.Repeat("é", 5001), refused{"INVALID", []string{"body", "1 to 5000", "got 5001"}}},
-		{"body of blanks", mutPublish, " \n\t", refused{"INVALID", []string{"body", "white space"}}},
-		{"NUL in a body", mutPublish, "a\x00b", refused{"INVALID", []string{"body", "NUL"}}},
-		{"object for a body", mutPublish, map[string]any{"text": "b"}, refused{"INVALID", []string{"$v"}}},
-		{"name of 101", mutName, strings.Repeat("n", 101), refused{"INVALID", []string{"name", "up to 100", "got 101"}}},
-		{"NUL in a name", mutName, "\x00", refused{"INVALID", []string{"name", "NUL"}}},
-		{"avatar of a script", mutAvatar, "javascript:alert(1)", refused{"INVALID", []string{"avatarUrl", "http or https"}}},
-		{"avatar of 2,049", mutAvatar, "https://a/" + strings.Repeat("a", 2039), refused{"INVALID", []string{"avatarUrl", "up to 2048", "got 2049"}}},
+		{"empty body", mutPublish, "", refusal{"INVALID", []string{"body", "1 to 5000", "got 0"}}},
+		{"body of 5,001", mutPublish, strings.Repeat("é", 5001), refusal{"INVALID", []string{"body", "1 to 5000", "got 5001"}}},
+		{"body of blanks", mutPublish, " \n\t", refusal{"INVALID", []string{"body", "white space"}}},
+		{"NUL in a body", mutPublish, "a\x00b", refusal{"INVALID", []string{"body", "NUL"}}},
+		{"object for a body", mutPublish, map[string]any{"text": "b"}, refusal{"INVALID", []string{"$v"}}},
+		{"name of 101", mutName, strings.Repeat("n", 101), refusal{"INVALID", []string{"name", "up to 100", "got 101"}}},
+		{"NUL in a name", mutName, "\x00", refusal{"INVALID", []string{"name", "NUL"}}},
+		{"avatar of a script", mutAvatar, "javascript:alert(1)", refusal{"INVALID", []string{"avatarUrl", "http or https"}}},
+		{"avatar of 2,049", mutAvatar, "https://a/" + strings.Repeat("a", 2039), refusal{"INVALID", []string{"avatarUrl", "up to 2048", "got 2049"}}},
 
-		{"mark up to a user", mutSeen, "user:bob", refused{"INVALID", []string{"upTo", "post:"}}},
-		{"mark up to a post that never was", mutSeen, "post:0000000000001", refused{"NOT_FOUND", []string{"upTo", "post:0000000000001"}}},
-		{"mark in the future", mutSeen, future, refused{"INVALID", []string{"upTo", future, "in the future"}}},
-		{"panel up to a post", mutNotificationsSeen, c.post, refused{"INVALID", []string{"upTo", "of a notification"}}},
-		{"panel beyond the newest", mutNotificationsSeen, "notificationUpTo:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},
+		{"mark up to a user", mutSeen, "user:bob", refusal{"INVALID", []string{"upTo", "post:"}}},
+		{"mark up to a post that never was", mutSeen, "post:0000000000001", refusal{"NOT_FOUND", []string{"upTo", "post:0000000000001"}}},
+		{"mark in the future", mutSeen, future, refusal{"INVALID", []string{"upTo", future, "in the future"}}},
+		{"panel up to a post", mutNotificationsSeen, c.post, refusal{"INVALID", []string{"upTo", "of a notification"}}},
+		{"panel beyond the newest", mutNotificationsSeen, "notificationUpTo:" + strings.TrimPrefix(future, "post:"), refusal{"INVALID", []string{"upTo", "beyond the newest"}}},
 
-		{"no posts at once", queryFirst, 0, refused{"INVALID", []string{"first", "1 to 100", "got 0"}}},
-		{"101 posts at once", queryFirst, 101, refused{"INVALID", []string{"first", "1 to 100", "got 101"}}},
-		{"-1 posts at once", queryFirst, -1, refused{"INVALID", []string{"first", "1 to 100", "got -1"}}},
-		{"more than a number holds", queryFirst, 1e15, refused{"INVALID", []string{"$v", "2147483647", "1000000000000000"}}},
-		{"text for a number", queryFirst, "five", refused{"INVALID", []string{"$v"}}},
-		{"broken cursor", queryAfter, "?", refused{"INVALID", []string{"after", `"?"`, "cursor"}}},
-		{"cursor cut off", queryAfter, c.cursor[:len(c.cursor)-2], refused{"INVALID", []string{"after", "cursor"}}},
-		{"empty cursor", queryAfter, "", refused{"INVALID", []string{"after", "cursor"}}},
-		{"another's cursor", queryAfter, c.cursor, refused{"INVALID", []string{"after", "another user"}}},
-		{"another's cursor above", queryAbove, c.cursor, refused{"INVALID", []string{"before", "another user"}}},
-		{"broken cursor above", queryAbove, "?", refused{"INVALID", []string{"before", `"?"`, "cursor"}}},
-		{"no place to be above", queryAbove, nil, refused{"INVALID", []string{"last", "before"}}},
-		{"no posts above", queryLast, 0, refused{"INVALID", []string{"last", "1 to 100", "got 0"}}},
-		{"101 posts above", queryLast, 101, refused{"INVALID", []string{"last", "1 to 100", "got 101"}}},
-		{"a place and no number", queryLast, nil, refused{"INVALID", []string{"before", "last"}}},
-		{"lastId of no post", queryLastID, "post:0000000000007", refused{"NOT_FOUND", []string{"lastId", "post:0000000000007"}}},
-		{"the last of all ids as lastId", queryLastID, "post:7ZZZZZZZZZZZZ", refused{"NOT_FOUND", []string{"lastId", "post:7ZZZZZZZZZZZZ"}}},
-		{"lastId of a user", queryLastID, "user:bob", refused{"INVALID", []string{"lastId", "post:"}}},
-		{"node of no type", queryNode, "foo:bar", refused{"INVALID", []string{`"foo:bar"`, "type of user, post"}}},
-		{"node of a short post", queryNode, "post:1", refused{"INVALID", []string{"id", "13 letters"}}},
-		{"no nodes", queryNodes, []string{}, refused{"INVALID", []string{"ids", "1 to 100", "got 0"}}},
-		{"101 nodes", queryNodes, make([]string, 101), refused{"INVALID", []string{"ids", "1 to 100", "got 101"}}},
+		{"no posts at once", queryFirst, 0, refusal{"INVALID", []string{"first", "1 to 100", "got 0"}}},
+		{"101 posts at once", queryFirst, 101, refusal{"INVALID", []string{"first", "1 to 100", "got 101"}}},
+		{"-1 posts at once", queryFirst, -1, refusal{"INVALID", []string{"first", "1 to 100", "got -1"}}},
+		{"more than a number holds", queryFirst, 1e15, refusal{"INVALID", []string{"$v", "2147483647", "1000000000000000"}}},
+		{"text for a number", queryFirst, "five", refusal{"INVALID", []string{"$v"}}},
+		{"broken cursor", queryAfter, "?", refusal{"INVALID", []string{"after", `"?"`, "cursor"}}},
+		{"cursor cut off", queryAfter, c.cursor[:len(c.cursor)-2], refusal{"INVALID", []string{"after", "cursor"}}},
+		{"empty cursor", queryAfter, "", refusal{"INVALID", []string{"after", "cursor"}}},
+		{"another's cursor", queryAfter, c.cursor, refusal{"INVALID", []string{"after", "another user"}}},
+		{"another's cursor above", queryAbove, c.cursor, refusal{"INVALID", []string{"before", "another user"}}},
+		{"broken cursor above", queryAbove, "?", refusal{"INVALID", []string{"before", `"?"`, "cursor"}}},
+		{"no place to be above", queryAbove, nil, refusal{"INVALID", []string{"last", "before"}}},
+		{"no posts above", queryLast, 0, refusal{"INVALID", []string{"last", "1 to 100", "got 0"}}},
+		{"101 posts above", queryLast, 101, refusal{"INVALID", []string{"last", "1 to 100", "got 101"}}},
+		{"a place and no number", queryLast, nil, refusal{"INVALID", []string{"before", "last"}}},
+		{"lastId of no post", queryLastID, "post:0000000000007", refusal{"NOT_FOUND", []string{"lastId", "post:0000000000007"}}},
+		{"the last of all ids as lastId", queryLastID, "post:7ZZZZZZZZZZZZ", refusal{"NOT_FOUND", []string{"lastId", "post:7ZZZZZZZZZZZZ"}}},
+		{"lastId of a user", queryLastID, "user:bob", refusal{"INVALID", []string{"lastId", "post:"}}},
+		{"node of no type", queryNode, "foo:bar", refusal{"INVALID", []string{`"foo:bar"`, "type of user, post"}}},
+		{"node of a short post", queryNode, "post:1", refusal{"INVALID", []string{"id", "13 letters"}}},
+		{"no nodes", queryNodes, []string{}, refusal{"INVALID", []string{"ids", "1 to 100", "got 0"}}},
+		{"101 nodes", queryNodes, make([]string, 101), refusal{"INVALID", []string{"ids", "1 to 100", "got 101"}}},
 
-		{"empty key", mutKey, "", refused{"INVALID", []string{"idempotencyKey", "1 to 64", "got 0"}}},
-		{"key of 65", mutKey, long, refused{"INVALID", []string{"idempotencyKey", "1 to 64", "got 65"}}},
-		{"NUL in a key", mutKey, "\x00", refused{"INVALID", []string{"idempotencyKey", "NUL"}}},
+		{"empty key", mutKey, "", refusal{"INVALID", []string{"idempotencyKey", "1 to 64", "got 0"}}},
+		{"key of 65", mutKey, long, refusal{"INVALID", []string{"idempotencyKey", "1 to 64", "got 65"}}},
+		{"NUL in a key", mutKey, "\x00", refusal{"INVALID", []string{"idempotencyKey", "NUL"}}},
 
-		{"field that is none", `query($v:ID){viewer{badges{totall{value}} homeFeed(lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"totall"}}},
-		{"argument that is none", `query($v:ID){viewer{homeFeed(latest:5,lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"latest"}}},
-		{"no syntax", `query($v:ID){viewer{`, nil, refused{"INVALID", nil}},
-		{"1,001 tokens", `query($v:ID){viewer{homeFeed(lastId:$v){lastId}` + strings.Repeat(` user{id}`, 300) + `}}`, nil, refused{"INVALID", []string{"1000"}}},
+		{"field that is none", `query($v:ID){viewer{badges{totall{value}} homeFeed(lastId:$v){lastId}}}`, nil, refusal{"INVALID", []string{"totall"}}},
+		{"argument that is none", `query($v:ID){viewer{homeFeed(latest:5,lastId:$v){lastId}}}`, nil, refusal{"INVALID", []string{"latest"}}},
+		{"no syntax", `query($v:ID){viewer{`, nil, refusal{"INVALID", nil}},
+		{"1,001 tokens", `query($v:ID){viewer{homeFeed(lastId:$v){lastId}` + strings.Repeat(` user{id}`, 300) + `}}`, nil, refusal{"INVALID", []string{"1000"}}},
 	}
 }
 
@@ -253,21 +253,21 @@ func TestBadValues(t *testing.T) {
 	}
 	t.Run("after and lastId", func(t *testing.T) {
 		query := fmt.Sprintf(`{viewer{homeFeed(after:%q,lastId:%q){lastId}}}`, c.cursor, c.post)
-		refused{"INVALID", []string{"after", "lastId", "only one"}}.check(t, c.Ask("bob", query, nil))
+		refusal{"INVALID", []string{"after", "lastId", "only one"}}.check(t, c.Ask("bob", query, nil))
 	})
 	t.Run("first and last", func(t *testing.T) {
 		for _, more := range []string{"", " viewer{homeFeed(first:3){lastId}}"} { // a compiled query and a query that is not compiled
 			query := fmt.Sprintf(`{v:viewer{homeFeed(first:3,last:5,before:%q){lastId}}%s}`, c.cursor, more)
-			refused{"INVALID", []string{"last", "cannot be given together with first"}}.check(t, c.Ask("bob", query, nil))
+			refusal{"INVALID", []string{"last", "cannot be given together with first"}}.check(t, c.Ask("bob", query, nil))
 		}
 	})
 	t.Run("before and after", func(t *testing.T) {
 		query := fmt.Sprintf(`{viewer{homeFeed(last:5,before:%[1]q,after:%[1]q){lastId}}}`, c.cursor)
-		refused{"INVALID", []string{"before", "cannot be given together with after"}}.check(t, c.Ask("bob", query, nil))
+		refusal{"INVALID", []string{"before", "cannot be given together with after"}}.check(t, c.Ask("bob", query, nil))
 	})
 	t.Run("deleted twice", func(t *testing.T) {
 		c.wantNoEffect(t, func(t *testing.T) {
-			c.Must("bob", mutDelete, map[string]any{"v": c.deleted}, nil)
+			c.Must("bob", mutDelete, map[string]any{"v": c.deletedPost}, nil)
 		})
 	})
 	t.Run("liked twice", func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestValuesAtTheLimits(t *testing.T) {
 	}
 	c.Settle()
 	for _, first := range []int{1, 100} {
-		if got := c.Walk("alice", first); len(got) != 14 {
+		if got := c.ReadWholeFeed("alice", first); len(got) != 14 {
 			t.Errorf("first %d: %d posts, want 14", first, len(got))
 		}
 	}
@@ -309,11 +309,11 @@ func TestValuesAtTheLimits(t *testing.T) {
 	c.Must("alice", mutName, map[string]any{"v": strings.Repeat("名", 100)}, nil)
 	c.Must("alice", mutAvatar, map[string]any{"v": "https://a/" + strings.Repeat("a", 2038)}, nil)
 	c.Must("alice", queryNodes, map[string]any{"v": append(make([]string, 0, 100), strings.Split(strings.Repeat("user:bob ", 99)+"user:bob", " ")...)}, nil)
-	refused{"INVALID", []string{"ids"}}.check(t, c.Ask("alice", queryNodes, map[string]any{"v": strings.Split(strings.Repeat("user:bob ", 100)+"user:bob", " ")}))
+	refusal{"INVALID", []string{"ids"}}.check(t, c.Ask("alice", queryNodes, map[string]any{"v": strings.Split(strings.Repeat("user:bob ", 100)+"user:bob", " ")}))
 }
 
-// raw sends this body and header unchanged, and returns the HTTP status with the GraphQL answer.
-func (c *smallNode) raw(t *testing.T, header http.Header, body string) world.Answer {
+// sendRaw sends this body and header unchanged, and returns the HTTP status with the GraphQL answer.
+func (c *smallNode) sendRaw(t *testing.T, header http.Header, body string) world.Answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))
 	if err != nil {

@@ -61,7 +61,7 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 				variables = `{"v":` + c.value + `}`
 			}
 			got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(c.query)+`,"variables":`+variables+`}`))
-			refused{"INVALID", c.says}.check(t, got)
+			refusal{"INVALID", c.says}.check(t, got)
 		})
 	}
 	for _, good := range []struct{ query, value string }{
@@ -85,7 +85,7 @@ func TestTheOperationNameSelects(t *testing.T) {
 		{`{"query":` + world.Quoted(two) + `,"operationName":"C"}`, "operationName: the document has no operation of this name"},
 		{`{"query":"{viewer{user{id}}}","operationName":"C"}`, "operationName: the document has no operation of this name"},
 	} {
-		refused{"INVALID", []string{c.says}}.check(t, n.Post("Bearer dev:alice", []byte(c.body)))
+		refusal{"INVALID", []string{c.says}}.check(t, n.Post("Bearer dev:alice", []byte(c.body)))
 	}
 	if got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(two)+`,"operationName":"B"}`)); len(got.Errors) > 0 {
 		t.Errorf("B: %+v", got.Errors)

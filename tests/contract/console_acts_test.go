@@ -88,8 +88,8 @@ var adminActs = map[string]struct{ input, want string }{
 	"removeViewItem":       {`{code:"topic",key:"1",item:"2"}`, "|boss||"},
 }
 
-// operatorsNode starts a node with the users ann and bob, and a receiver of webhooks.
-func operatorsNode(t *testing.T) (n *world.Node, receiver string) {
+// startNodeWithReceiver starts a node with the users ann and bob, and a receiver of webhooks.
+func startNodeWithReceiver(t *testing.T) (n *world.Node, receiver string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
@@ -104,7 +104,7 @@ func operatorsNode(t *testing.T) (n *world.Node, receiver string) {
 // Every mutation that needs the scope admin is recorded as an act, with actor, action, target and outcome. The mutations are
 // taken from the schema. A refusal to a caller who is not an operator is not recorded.
 func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
-	n, receiver := operatorsNode(t)
+	n, receiver := startNodeWithReceiver(t)
 	ids := map[string]string{}
 	var order []string
 	for _, field := range graph.NewSchema(graph.Config{}).Schema().Mutation.Fields {
@@ -175,7 +175,7 @@ func rank(name string) int {
 // An act that fails is recorded with the code of its error. Mutations of the host application are not recorded. If a token acts
 // for a user, the actor is still the subject of the token.
 func TestRecordedActs(t *testing.T) {
-	n, _ := operatorsNode(t)
+	n, _ := startNodeWithReceiver(t)
 	for query, want := range map[string]string{
 		`mutation{recountBadges(input:{userId:"user:nobody"}){differed}}`:                        "recountBadges FAILED|NOT_FOUND|boss||",
 		`mutation{recountBadges(input:{userId:"rubbish"}){differed}}`:                            "recountBadges FAILED|INVALID|boss||",
@@ -223,17 +223,17 @@ func TestRecordedActs(t *testing.T) {
 // The page of webhooks lists each webhook with its state, and with buttons that act. It never shows a secret or the part of an
 // address that may contain one.
 func TestTheConsoleActsOnWebhooks(t *testing.T) {
-	n, receiver := operatorsNode(t)
+	n, receiver := startNodeWithReceiver(t)
 	o := &operator{t: t, base: n.URL}
-	o.wants("none", o.get("/admin/webhooks"), 200, "There are no webhooks.")
+	o.wantAnswer("none", o.get("/admin/webhooks"), 200, "There are no webhooks.")
 	var added struct{ AddWebhook struct{ Secret string } }
 	n.Must("boss:admin", `mutation($u:URL!){addWebhook(input:{name:"app",url:$u,away:true,sources:["CONVERSATIONS"]}){secret}}`, map[string]any{"u": receiver + "/hooks/hush?token=hush"}, &added)
-	o.wants("one", o.get("/admin/webhooks"), 200, ">app ", receiver+"/…", "to users who are away: conversations", "Send a test to app", "Replay all of app")
-	o.wants("a test", o.post("/admin/webhooks/test", url.Values{"name": {"app"}}), 200, "The receiver of app accepted the test after")
-	o.wants("a replay", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}}), 200, "0 dead letters of app are sent again.")
-	o.wants("a replay for a user", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}, "user": {"user:ann"}}), 200, "0 dead letters of app")
-	o.wants("a replay for nobody", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}, "user": {"user:nobody"}}), 404, "there is no user")
-	o.wants("a test of none", o.post("/admin/webhooks/test", url.Values{"name": {"none"}}), 404, "there is no webhook")
+	o.wantAnswer("one", o.get("/admin/webhooks"), 200, ">app ", receiver+"/…", "to users who are away: conversations", "Send a test to app", "Replay all of app")
+	o.wantAnswer("a test", o.post("/admin/webhooks/test", url.Values{"name": {"app"}}), 200, "The receiver of app accepted the test after")
+	o.wantAnswer("a replay", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}}), 200, "0 dead letters of app are sent again.")
+	o.wantAnswer("a replay for a user", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}, "user": {"user:ann"}}), 200, "0 dead letters of app")
+	o.wantAnswer("a replay for nobody", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}, "user": {"user:nobody"}}), 404, "there is no user")
+	o.wantAnswer("a test of none", o.post("/admin/webhooks/test", url.Values{"name": {"none"}}), 404, "there is no webhook")
 	if got := actsOf(n, 100); len(got) != 6 || got[4].text() != "testWebhook DONE||operator|app|" || got[0].text() != "testWebhook FAILED|NOT_FOUND|operator|none|" {
 		t.Errorf("%d acts: %+v", len(got), got)
 	}
@@ -248,13 +248,13 @@ func TestTheConsoleActsOnWebhooks(t *testing.T) {
 func TestTheOverviewOfTheConsole(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	o := &operator{t: t, base: n.URL}
-	o.wants("at rest", o.get("/admin"), 200, "takes none", "not ready", ">Database<", "sqlite, ", ">Redis<", "This node alone", "No job waits and none is dead.", "operator")
+	o.wantAnswer("at rest", o.get("/admin"), 200, "takes none", "not ready", ">Database<", "sqlite, ", ">Redis<", "This node alone", "No job waits and none is dead.", "operator")
 	n.Badges("ann")
 	n.Publish("ann", "a post")
 	n.Publish("ann", "another")
 	n.Ready.Set(true)
 	got := o.get("/admin")
-	o.wants("with jobs", got, 200, "<th scope=\"row\">post.fanout</th><td class=\"n\">2</td>", "Audit, on this node", "Pushes, on this node", "Fan-out, on this node")
+	o.wantAnswer("with jobs", got, 200, "<th scope=\"row\">post.fanout</th><td class=\"n\">2</td>", "Audit, on this node", "Pushes, on this node", "Fan-out, on this node")
 	metrics := n.Get(t, "/metrics")
 	shown := regexp.MustCompile(`<code>(\w+)</code></dt><dd>([^<]+)</dd>`).FindAllStringSubmatch(got.body, -1)
 	if len(shown) < 25 {

@@ -58,7 +58,7 @@ func (c consoleTab) wait(heading, text string) {
 // recount among the acts, and signs out. The page contacts only its own server, and no script can read its cookie.
 func TestTheConsoleInABrowser(t *testing.T) {
 	t.Parallel()
-	n, o := production(t)
+	n, o := startProduction(t)
 	ann, bob := signToken(t, jwt.MapClaims{"sub": "ann"}), signToken(t, jwt.MapClaims{"sub": "bob"})
 	as := func(token, query string) {
 		t.Helper()
@@ -81,30 +81,30 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			browsertest.Navigate(c.tab, t, o.base+"/admin")
 			c.wait("Sign in", "A token with the scope admin is needed.")
 			c.wantClean("sign-in", size[0])
-			c.give(ann)
+			c.submitToken(ann)
 			c.wait("Sign in", "lacks the scope admin")
-			c.give(admin)
+			c.submitToken(admin)
 			c.wait("Overview", "root@example.com")
 			if cookie := browsertest.Evaluate[string](c.tab, t, `document.cookie`); cookie != "" {
 				t.Errorf("a script reads %q", cookie)
 			}
 			browsertest.WaitFor(c.tab, t, "the style is there", `getComputedStyle(document.querySelector('header')).display === 'flex'`)
 			c.wantClean("overview", size[0])
-			c.follow(`a[href="/admin/webhooks"]`)
+			c.clickAndLeave(`a[href="/admin/webhooks"]`)
 			c.wait("Webhooks", "There are no webhooks.")
 			c.wantClean("webhooks", size[0])
-			c.follow(`a[href="/admin/users"]`)
+			c.clickAndLeave(`a[href="/admin/users"]`)
 			c.wait("Users", "Look up")
 			c.wantClean("users", size[0])
-			browsertest.Leave(c.tab, t, `document.querySelector('#user').value = 'ann', document.querySelector('[role=search]').requestSubmit()`)
+			browsertest.EvaluateAndLeave(c.tab, t, `document.querySelector('#user').value = 'ann', document.querySelector('[role=search]').requestSubmit()`)
 			c.wait("User ann", "The crew")
 			c.wantClean("user", size[0])
-			c.follow(`form[action="/admin/users/recount"] button`)
+			c.clickAndLeave(`form[action="/admin/users/recount"] button`)
 			c.wait("User ann", "rebuilt from the facts")
-			c.follow(`a[href="/admin/acts"]`)
+			c.clickAndLeave(`a[href="/admin/acts"]`)
 			c.wait("Acts", "recountBadges")
 			c.wantClean("acts", size[0])
-			c.follow(`form[action="/admin/sign-out"] button`)
+			c.clickAndLeave(`form[action="/admin/sign-out"] button`)
 			c.wait("Sign in", "You are signed out.")
 			if foreign := browsertest.ForeignAddresses(c.tab, o.base); len(foreign) > 0 {
 				t.Errorf("asked elsewhere: %q", foreign)
@@ -118,14 +118,14 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 }
 
-// give types a token into the form and sends it.
-func (c consoleTab) give(token string) {
+// submitToken types a token into the form and sends it.
+func (c consoleTab) submitToken(token string) {
 	c.t.Helper()
-	browsertest.Leave(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))
+	browsertest.EvaluateAndLeave(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))
 }
 
-// follow clicks an element that leads to another page.
-func (c consoleTab) follow(selector string) {
+// clickAndLeave clicks an element that leads to another page.
+func (c consoleTab) clickAndLeave(selector string) {
 	c.t.Helper()
-	browsertest.Leave(c.tab, c.t, fmt.Sprintf(`document.querySelector(%q).click()`, selector))
+	browsertest.EvaluateAndLeave(c.tab, c.t, fmt.Sprintf(`document.querySelector(%q).click()`, selector))
 }

@@ -77,8 +77,8 @@ func (o *operator) signIn(token string) consoleAnswer {
 	return o.post("/admin/sign-in", url.Values{"token": {token}})
 }
 
-// wants checks that an answer has a status and all the texts.
-func (o *operator) wants(what string, got consoleAnswer, status int, texts ...string) {
+// wantAnswer checks that an answer has a status and all the texts.
+func (o *operator) wantAnswer(what string, got consoleAnswer, status int, texts ...string) {
 	o.t.Helper()
 	if got.status != status {
 		o.t.Errorf("%s: status %d, want %d", what, got.status, status)
@@ -110,10 +110,10 @@ var consolePages = []struct{ method, path string }{
 	{"POST", "/admin/users/recount"}, {"POST", "/admin/webhooks/test"}, {"POST", "/admin/webhooks/replay"}, {"POST", "/admin/nothing"},
 }
 
-// production starts a node with a key for tokens, and returns a browser of its console on the operations listener.
-func production(t *testing.T) (*world.Node, *operator) {
+// startProduction starts a node with a key for tokens, and returns a browser of its console on the operations listener.
+func startProduction(t *testing.T) (*world.Node, *operator) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Change: func(cfg *node.Config) { cfg.JWTSecret = world.TestSecret }})
-	operations := httptest.NewServer(n.Operations.Handler)
+	operations := httptest.NewServer(n.OperationsServer.Handler)
 	t.Cleanup(operations.Close)
 	return n, &operator{t: t, base: operations.URL}
 }
@@ -121,7 +121,7 @@ func production(t *testing.T) (*world.Node, *operator) {
 // In production every page of the console needs a cookie with a token that has the scope admin. Only the operations listener
 // serves the console.
 func TestTheConsoleIsForOperators(t *testing.T) {
-	n, o := production(t)
+	n, o := startProduction(t)
 	ann := signToken(t, jwt.MapClaims{"sub": "ann"})
 	if got := n.Post("Bearer "+ann, []byte(`{"query":"{viewer{user{key}}}"}`)); len(got.Errors) > 0 {
 		t.Fatal(got.Errors)
@@ -144,12 +144,12 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 		o.cookie = nil
 		signed := o.signIn(who.token)
 		if who.status == 200 {
-			o.wants(who.name, signed, http.StatusSeeOther)
+			o.wantAnswer(who.name, signed, http.StatusSeeOther)
 			if o.cookie == nil || o.cookie.Value != who.token || !o.cookie.HttpOnly || o.cookie.SameSite != http.SameSiteStrictMode || o.cookie.Path != "/admin" {
 				t.Errorf("the cookie is %+v", o.cookie)
 			}
 		} else {
-			o.wants(who.name+" signs in", signed, who.status, who.says, `action="/admin/sign-in"`, `role="alert"`)
+			o.wantAnswer(who.name+" signs in", signed, who.status, who.says, `action="/admin/sign-in"`, `role="alert"`)
 			if o.cookie != nil {
 				t.Errorf("%s has the cookie %+v", who.name, o.cookie)
 			}
@@ -170,13 +170,13 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 				}
 				continue
 			}
-			o.wants(what, got, who.status)
+			o.wantAnswer(what, got, who.status)
 			if strings.Contains(got.body, "ann") || strings.Contains(got.body, "<nav") || page.method == "GET" && !strings.Contains(got.body, who.says) {
 				t.Errorf("%s: %s", what, got.body)
 			}
 		}
 	}
-	o.byNoOtherWay(admin)
+	o.wantNoOtherSignIn(admin)
 	public := &operator{t: t, base: n.URL, cookie: &http.Cookie{Name: "tidings_console", Value: admin}}
 	for _, page := range consolePages {
 		if got := public.send(page.method, page.path, nil); got.status != http.StatusNotFound {
@@ -185,15 +185,15 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 	}
 }
 
-// byNoOtherWay checks that a token in an address or in the Authorization header signs nobody in, and that no answer repeats a
+// wantNoOtherSignIn checks that a token in an address or in the Authorization header signs nobody in, and that no answer repeats a
 // token.
-func (o *operator) byNoOtherWay(admin string) {
+func (o *operator) wantNoOtherSignIn(admin string) {
 	o.t.Helper()
 	o.cookie = nil
-	o.wants("a token in the address", o.get("/admin?token="+admin), 401)
-	o.wants("a token in the address of the form", o.post("/admin/sign-in?token="+admin, url.Values{}), 401)
+	o.wantAnswer("a token in the address", o.get("/admin?token="+admin), 401)
+	o.wantAnswer("a token in the address of the form", o.post("/admin/sign-in?token="+admin, url.Values{}), 401)
 	o.header = http.Header{"Authorization": {"Bearer " + admin}}
-	o.wants("a token in a header", o.get("/admin"), 401)
+	o.wantAnswer("a token in a header", o.get("/admin"), 401)
 	o.header = nil
 	o.signIn(admin)
 	for _, page := range consolePages {
@@ -204,15 +204,15 @@ func (o *operator) byNoOtherWay(admin string) {
 	if got := o.signIn("secret-that-is-wrong"); strings.Contains(got.body, "secret-that-is-wrong") {
 		o.t.Error("a refused token is repeated")
 	}
-	o.wants("a token that is too long", o.signIn(strings.Repeat("a", 3801)), 401, "3800 bytes")
+	o.wantAnswer("a token that is too long", o.signIn(strings.Repeat("a", 3801)), 401, "3800 bytes")
 	o.signIn(admin)
-	o.wants("sign out", o.post("/admin/sign-out", url.Values{}), 200, "You are signed out.")
-	o.wants("after it", o.get("/admin"), 401)
+	o.wantAnswer("sign out", o.post("/admin/sign-out", url.Values{}), 200, "You are signed out.")
+	o.wantAnswer("after it", o.get("/admin"), 401)
 }
 
 // Behind a proxy with TLS the cookie is marked Secure. It expires with the token.
 func TestTheCookieOfTheConsole(t *testing.T) {
-	_, o := production(t)
+	_, o := startProduction(t)
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
 	admin := signToken(t, jwt.MapClaims{"sub": "root", "scope": "admin", "exp": until.Unix()})
 	o.signIn(admin)
@@ -249,17 +249,17 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 			{"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": {"same-site"}}, {"Sec-Fetch-Site": {}, "Origin": {"https://evil.example"}}, {"Sec-Fetch-Site": {}, "Origin": {"null"}},
 		} {
 			o.header = header
-			o.wants(fmt.Sprintf("%s by %v", page.path, header), o.post(page.path, url.Values{"user": {"user:ann"}, "name": {"app"}}), 403, "another site")
+			o.wantAnswer(fmt.Sprintf("%s by %v", page.path, header), o.post(page.path, url.Values{"user": {"user:ann"}, "name": {"app"}}), 403, "another site")
 		}
 	}
 	o.header = http.Header{"Sec-Fetch-Site": {"cross-site"}}
-	o.wants("sign in from elsewhere", o.signIn("dev:eve:admin"), 403, "another site")
+	o.wantAnswer("sign in from elsewhere", o.signIn("dev:eve:admin"), 403, "another site")
 	if got := acts(); got != 0 {
 		t.Errorf("%d acts were done", got)
 	}
 	for i, header := range []http.Header{{"Sec-Fetch-Site": {"same-origin"}}, {"Sec-Fetch-Site": {}, "Origin": {n.URL}}} {
 		o.header = header
-		o.wants("recount", o.post("/admin/users/recount", url.Values{"user": {"user:ann"}}), 200, "rebuilt from the facts")
+		o.wantAnswer("recount", o.post("/admin/users/recount", url.Values{"user": {"user:ann"}}), 200, "rebuilt from the facts")
 		if got := acts(); got != i+1 {
 			t.Errorf("%d acts, want %d", got, i+1)
 		}
@@ -268,7 +268,7 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 
 // Every answer forbids scripts, frames and foreign content, and lets the browser send the origin of forms. Pages forbid caches.
 func TestTheHeadersOfTheConsole(t *testing.T) {
-	_, o := production(t)
+	_, o := startProduction(t)
 	for _, path := range []string{"/admin", "/admin/style.css", "/admin/nothing"} {
 		got := o.get(path)
 		policy := got.header.Get("Content-Security-Policy")
@@ -287,7 +287,7 @@ func TestTheHeadersOfTheConsole(t *testing.T) {
 			t.Errorf("%s: %s", path, keep)
 		}
 	}
-	o.wants("the style sheet", o.get("/admin/style.css"), 200, "color-scheme")
+	o.wantAnswer("the style sheet", o.get("/admin/style.css"), 200, "color-scheme")
 	if got := o.send(http.MethodDelete, "/admin/acts", nil); got.status < 400 {
 		t.Errorf("DELETE: %d", got.status)
 	}

@@ -24,9 +24,9 @@ func escapedKey(key string) string {
 	return strings.TrimPrefix(services.GlobalID(services.UserType, key), "user:")
 }
 
-// nodeWithMarkup starts a node with a user who has an entry in every part of their page, and with markup in every text that people
+// startNodeWithMarkup starts a node with a user who has an entry in every part of their page, and with markup in every text that people
 // choose.
-func nodeWithMarkup(t *testing.T) (n *world.Node, o *operator, user string) {
+func startNodeWithMarkup(t *testing.T) (n *world.Node, o *operator, user string) {
 	t.Helper()
 	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	user = "ann<b>" + markup
@@ -55,10 +55,10 @@ func nodeWithMarkup(t *testing.T) (n *world.Node, o *operator, user string) {
 // The page of a user shows what they would see, each count with the items behind it, and no text of a message. Names and texts that people
 // chose appear as text.
 func TestTheConsoleShowsAUser(t *testing.T) {
-	n, o, user := nodeWithMarkup(t)
+	n, o, user := startNodeWithMarkup(t)
 	path := "/admin/users?user=" + url.QueryEscape(user)
 	got := o.get(path)
-	o.wants("the page", got, 200, "home feed", "notifications", "site messages", "announcements", "conversations", "exact", "markHomeFeedSeen", "theirs", "mine",
+	o.wantAnswer("the page", got, 200, "home feed", "notifications", "site messages", "announcements", "conversations", "exact", "markHomeFeedSeen", "theirs", "mine",
 		"carol", "alice", "shop", "like")
 	badges := n.Badges(escapedKey(user))
 	if want := fmt.Sprintf(`<p class="total">%d `, badges.Total.Value); badges.Total.Value < 4 || !strings.Contains(got.body, want) {
@@ -69,23 +69,23 @@ func TestTheConsoleShowsAUser(t *testing.T) {
 			t.Errorf("the page has %q", private)
 		}
 	}
-	o.wants("by ID", o.get("/admin/users?user=user:"+url.QueryEscape(escapedKey(user))), 200, "theirs")
-	o.wants("nobody", o.get("/admin/users?user=nobody"), 404, "There is no user &#34;nobody&#34;.")
+	o.wantAnswer("by ID", o.get("/admin/users?user=user:"+url.QueryEscape(escapedKey(user))), 200, "theirs")
+	o.wantAnswer("nobody", o.get("/admin/users?user=nobody"), 404, "There is no user &#34;nobody&#34;.")
 	if n.UserExists("nobody") {
 		t.Error("to look somebody up makes them")
 	}
-	o.wants("no key", o.get("/admin/users?user="+strings.Repeat("x", 129)), 400, "128")
-	o.wants("the form", o.get("/admin/users"), 200, `name="user"`)
-	o.escapes(user)
+	o.wantAnswer("no key", o.get("/admin/users?user="+strings.Repeat("x", 129)), 400, "128")
+	o.wantAnswer("the form", o.get("/admin/users"), 200, `name="user"`)
+	o.wantEscaped(user)
 }
 
-// escapes checks that no page contains people's markup.
-func (o *operator) escapes(user string) {
+// wantEscaped checks that no page contains people's markup.
+func (o *operator) wantEscaped(user string) {
 	o.t.Helper()
 	escaped := escapedKey(user)
 	o.cookie = nil
-	o.wants("an operator with markup", o.signIn("dev:"+escaped+":admin"), 303)
-	o.wants("a recount", o.post("/admin/users/recount", url.Values{"user": {"user:" + escaped}}), 200, "rebuilt from the facts")
+	o.wantAnswer("an operator with markup", o.signIn("dev:"+escaped+":admin"), 303)
+	o.wantAnswer("a recount", o.post("/admin/users/recount", url.Values{"user": {"user:" + escaped}}), 200, "rebuilt from the facts")
 	for _, page := range []consoleAnswer{
 		o.get("/admin"), o.get("/admin/acts"), o.get("/admin/acts?after=" + url.QueryEscape(markup)), o.get("/admin/webhooks"), o.get("/admin/users?user=" + url.QueryEscape(user)),
 		o.get("/admin/users?user=" + url.QueryEscape(markup)), o.get("/admin/users?user=" + url.QueryEscape(strings.Repeat(markup, 5))), o.get("/admin/" + url.PathEscape(markup)),
@@ -97,16 +97,16 @@ func (o *operator) escapes(user string) {
 		}
 	}
 	o.cookie = nil
-	o.wants("the acts", o.get("/admin/acts"), 200, "recountBadges", "lookUpUser", "ann&lt;b&gt;&lt;script&gt;")
+	o.wantAnswer("the acts", o.get("/admin/acts"), 200, "recountBadges", "lookUpUser", "ann&lt;b&gt;&lt;script&gt;")
 }
 
-// state reads everything in SQL and Redis, except the acts.
-func state(t *testing.T, n *world.Node) (all []string) {
+// readState reads everything in SQL and Redis, except the acts.
+func readState(t *testing.T, n *world.Node) (all []string) {
 	t.Helper()
 	ctx := t.Context()
 	column := func(text string) []string {
 		t.Helper()
-		list, err := sql.Column[string](ctx, n.Store, sql.AdHoc("state of the test", text))
+		list, err := sql.ReadColumn[string](ctx, n.Store, sql.AdHoc("state of the test", text))
 		if err != nil {
 			t.Fatal(text, err)
 		}
@@ -136,15 +136,15 @@ func state(t *testing.T, n *world.Node) (all []string) {
 // Looking a user up changes nothing: it is not a visit, moves none of their positions, and writes nothing to SQL or Redis. This
 // holds for an active user, for a dormant user of whom Redis has nothing, and for a user whom Redis has lost.
 func TestTheConsoleLooksWithoutAVisit(t *testing.T) {
-	n, o, user := nodeWithMarkup(t)
+	n, o, user := startNodeWithMarkup(t)
 	look := func(when string) {
 		t.Helper()
-		before := state(t, n)
-		o.wants(when, o.get("/admin/users?user="+url.QueryEscape(user)), 200, "theirs", "carol")
+		before := readState(t, n)
+		o.wantAnswer(when, o.get("/admin/users?user="+url.QueryEscape(user)), 200, "theirs", "carol")
 		if _, err := n.Badge.WriteVisits(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		after := state(t, n)
+		after := readState(t, n)
 		for _, line := range after {
 			if _, had := slices.BinarySearch(before, line); !had {
 				t.Errorf("%s: now there is %.300s", when, line)

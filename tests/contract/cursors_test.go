@@ -46,9 +46,9 @@ func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	return found
 }
 
-// pagers is a node on which alice and bob each have lists of several entries, with texts that occur only in that user's
+// nodeWithLists is a node on which alice and bob each have lists of several entries, with texts that occur only in that user's
 // lists.
-type pagers struct {
+type nodeWithLists struct {
 	*world.Node
 	shape schemaShape
 	talks map[string][]string // each user's conversations; both users are in the last one
@@ -58,18 +58,18 @@ type pagers struct {
 // wordOf returns a word that is in every text and key that concerns only this user.
 func wordOf(user string) string { return "canary-" + user }
 
-func newPagers(t *testing.T) *pagers {
+func startNodeWithLists(t *testing.T) *nodeWithLists {
 	t.Helper()
-	p := &pagers{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}, posts: map[string]string{}}
-	p.shape = shape(p.Node)
-	p.People("alice", "bob")
+	p := &nodeWithLists{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}, posts: map[string]string{}}
+	p.shape = readShape(p.Node)
+	p.CreateUsers("alice", "bob")
 	for _, user := range []string{"alice", "bob"} {
 		p.fillLists(t, user)
 	}
 	for user, other := range map[string]string{"alice": "bob", "bob": "alice"} {
 		p.Must(user, `mutation($v:ID!){hideFrom(input:{userId:$v}){user{id}}}`, map[string]any{"v": "user:" + other}, nil)
 	}
-	shared := p.talk("alice", "", "user:bob", "user:"+wordOf("alice")+"-0", "user:"+wordOf("bob")+"-0")
+	shared := p.createGroup("alice", "", "user:bob", "user:"+wordOf("alice")+"-0", "user:"+wordOf("bob")+"-0")
 	for _, user := range []string{"alice", "bob"} {
 		p.talks[user] = append(p.talks[user], shared)
 		p.say(user, shared, "for both")
@@ -80,11 +80,11 @@ func newPagers(t *testing.T) *pagers {
 }
 
 // fillLists gives a user at least three entries in each list.
-func (p *pagers) fillLists(t *testing.T, user string) {
+func (p *nodeWithLists) fillLists(t *testing.T, user string) {
 	t.Helper()
 	const restricts = `mutation($v:ID!){%s(input:{userId:$v}){user{id}}}`
 	word, id := wordOf(user), "user:"+user
-	p.People(word, word+"-0", word+"-1", word+"-2")
+	p.CreateUsers(word, word+"-0", word+"-1", word+"-2")
 	p.Follow(user, word)
 	p.posts[user] = p.Publish(user, word)
 	for i := range 3 {
@@ -98,7 +98,7 @@ func (p *pagers) fillLists(t *testing.T, user string) {
 	p.Must("host:ingest", `mutation($u:ID!,$s:[String!]!){setSegments(input:{userId:$u,segments:$s}){user{id}}}`, map[string]any{"u": id, "s": []string{user}}, nil)
 	for i := range 3 {
 		parted := fmt.Sprint(word, "-parted-", i)
-		p.People(parted)
+		p.CreateUsers(parted)
 		p.Publish(word, word)
 		p.Must(word, mutLike, map[string]any{"v": p.Publish(user, word)}, nil)
 		at := p.Clock.Now().Add(time.Duration(i+1) * time.Hour).UTC().Format(time.RFC3339)
@@ -110,7 +110,7 @@ func (p *pagers) fillLists(t *testing.T, user string) {
 			addViewItem(input:{code:$c,key:$i,item:"1",at:$at}){__typename}}`,
 			map[string]any{"v": id, "t": word, "s": []string{user}, "c": "news", "i": fmt.Sprint(word, i), "at": p.Clock.Now().UTC().Format(time.RFC3339)}, nil)
 		p.Must(user, `mutation($i:String!){touchView(input:{code:"news",key:$i}){__typename}}`, map[string]any{"i": fmt.Sprint(word, i)}, nil)
-		conversation := p.talk(user, word, "user:"+word+"-0", "user:"+word+"-1", "user:"+word+"-2")
+		conversation := p.createGroup(user, word, "user:"+word+"-0", "user:"+word+"-1", "user:"+word+"-2")
 		p.talks[user] = append(p.talks[user], conversation)
 		for range 3 {
 			p.say(user, conversation, word)
@@ -122,7 +122,7 @@ func (p *pagers) fillLists(t *testing.T, user string) {
 	}
 }
 
-func (p *pagers) talk(user, title string, members ...string) string {
+func (p *nodeWithLists) createGroup(user, title string, members ...string) string {
 	p.TB.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -131,13 +131,13 @@ func (p *pagers) talk(user, title string, members ...string) string {
 	return data.CreateConversation.Conversation.ID
 }
 
-func (p *pagers) say(user, conversation, body string) {
+func (p *nodeWithLists) say(user, conversation, body string) {
 	p.TB.Helper()
 	p.Must(user, `mutation($c:ID!,$b:String!){sendMessage(input:{conversationId:$c,body:$b}){message{id}}}`, map[string]any{"c": conversation, "b": body}, nil)
 }
 
 // objects returns the IDs of a user's objects that have a list: "" stands for the viewer. An unknown type fails the test.
-func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
+func (p *nodeWithLists) objects(t *testing.T, l pagedList, user string) []string {
 	t.Helper()
 	switch l.object {
 	case "Viewer", "Preferences":
@@ -153,8 +153,8 @@ func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
 	return nil
 }
 
-// page reads a page of a list of an object, after a cursor unless after is "".
-func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (got world.Answer, shown connection) {
+// readPage reads a page of a list of an object, after a cursor unless after is "".
+func (p *nodeWithLists) readPage(t *testing.T, l pagedList, user, object, after string) (got world.Answer, shown connection) {
 	t.Helper()
 	arguments, variables := "first:2", map[string]any{}
 	declared := ""
@@ -169,7 +169,7 @@ func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (go
 			t.Fatalf("%s: say which %s to send", l.name(), argument.Name)
 		}
 	}
-	text := fmt.Sprintf("list:%s(%s)%s", l.field.Name, arguments, p.shape.selection(l.field.Type.namedType(), 2))
+	text := fmt.Sprintf("list:%s(%s)%s", l.field.Name, arguments, p.shape.selectType(l.field.Type.namedType(), 2))
 	switch {
 	case l.object == "Preferences":
 		text = "viewer{object:preferences{" + text + "}}"
@@ -212,10 +212,10 @@ type connection struct {
 }
 
 // walk reads a whole list: its nodes, and the cursors of its entries. It must have several pages.
-func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cursors []string) {
+func (p *nodeWithLists) walk(t *testing.T, l pagedList, user, object string) (nodes, cursors []string) {
 	t.Helper()
 	for after, pages := "", 1; ; pages++ {
-		got, shown := p.page(t, l, user, object, after)
+		got, shown := p.readPage(t, l, user, object, after)
 		if len(got.Errors) > 0 || len(shown.Edges) == 0 {
 			t.Fatalf("%s of %s %s: %+v", l.name(), user, object, got)
 		}
@@ -239,7 +239,7 @@ type listCursor struct{ list, object, cursor string }
 // be accepted only for the same list, if both users share that list; then it shows no more than the other user sees anyway.
 // The lists are found by introspection.
 func TestAnotherUsersCursorShowsNothing(t *testing.T) {
-	p := newPagers(t)
+	p := startNodeWithLists(t)
 	lists := p.shape.lists(t)
 	if len(lists) < 12 {
 		t.Fatalf("introspection shows %d paginated lists", len(lists))
@@ -254,7 +254,7 @@ func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	for _, l := range lists {
 		for _, object := range p.objects(t, l, "bob") {
 			own, cursors := p.walk(t, l, "bob", object)
-			if got, shown := p.page(t, l, "bob", object, cursors[0]); len(got.Errors) > 0 || len(shown.Edges) == 0 || string(shown.Edges[0].Node) != own[1] {
+			if got, shown := p.readPage(t, l, "bob", object, cursors[0]); len(got.Errors) > 0 || len(shown.Edges) == 0 || string(shown.Edges[0].Node) != own[1] {
 				t.Errorf("%s after bob's own cursor: %+v", l.name(), got)
 			}
 			for _, at := range alices {
@@ -274,9 +274,9 @@ func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 
 // wantNothing requests, as bob, a page after a cursor of alice, and fails if it shows bob anything of alice's. own are the
 // entries of the list that bob sees without the cursor; nil if it is not bob's list.
-func (p *pagers) wantNothing(t *testing.T, l pagedList, object string, at listCursor, own []string) {
+func (p *nodeWithLists) wantNothing(t *testing.T, l pagedList, object string, at listCursor, own []string) {
 	t.Helper()
-	got, shown := p.page(t, l, "bob", object, at.cursor)
+	got, shown := p.readPage(t, l, "bob", object, at.cursor)
 	what := fmt.Sprintf("%s %s after %s of alice's %s %s", l.name(), object, at.cursor, at.list, at.object)
 	refused := got.ErrorCode() == "INVALID" && strings.HasPrefix(got.Errors[0].Message, "after: ")
 	shared := own != nil && object != "" && at.list == l.name() && at.object == object

@@ -13,25 +13,25 @@ import (
 // closedNumber is an expression for the number on the phone whose app is closed.
 const closedNumber = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
 
-// closedShows waits until the phone whose app is closed shows this number, set with an alert or, if silent, without one.
-func (p *demoPage) closedShows(want string, silent bool) {
+// waitClosedShows waits until the phone whose app is closed shows this number, set with an alert or, if silent, without one.
+func (p *demoPage) waitClosedShows(want string, silent bool) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, closedNumber, want, silent))
 }
 
-// closedShowsDelay waits until the closed phone says how long the change took, followed by words.
-func (p *demoPage) closedShowsDelay(words string) {
+// waitClosedShowsDelay waits until the closed phone says how long the change took, followed by words.
+func (p *demoPage) waitClosedShowsDelay(words string) {
 	p.t.Helper()
 	p.wait("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
 }
 
-// settledTotal waits until all three phones have the same number, which it returns.
-func (p *demoPage) settledTotal() (total int) {
+// waitSettledTotal waits until all three phones have the same number, which it returns.
+func (p *demoPage) waitSettledTotal() (total int) {
 	p.t.Helper()
-	p.homeIsSeen()
+	p.waitHomeSeen()
 	p.wait("the bell has what happened", number("left", "bell")+` !== ''`)
 	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, closedNumber, number("left", "icon"), number("right", "icon")))
-	return p.value("icon")
+	return p.waitValue("icon")
 }
 
 // The application sets the icon of a third phone, whose app is closed, from the change stream. The number rises with an alert and
@@ -42,40 +42,40 @@ func TestTheDemoPageHasAClosedPhone(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			t.Parallel()
 			p := openDemoInSize(t, startDemo(t).URL, size)
-			total := p.settledTotal()
+			total := p.waitSettledTotal()
 			p.wantClean("closed, at the start")
-			p.alertsAndFalls(total)
-			p.heedsPreferences()
-			p.closedWithoutSockets()
-			p.closedAfterFlush()
-			p.closedInChinese()
+			p.checkAlertAndFall(total)
+			p.checkClosedPreferences()
+			p.checkClosedWithoutSockets()
+			p.checkClosedAfterFlush()
+			p.checkClosedInChinese()
 		})
 	}
 }
 
-// alertsAndFalls checks that a post raises the number with an alert that has its words, and that the number falls in silence once
+// checkAlertAndFall checks that a post raises the number with an alert that has its words, and that the number falls in silence once
 // the post is seen on the left phone.
-func (p *demoPage) alertsAndFalls(total int) {
+func (p *demoPage) checkAlertAndFall(total int) {
 	p.t.Helper()
 	p.pull("post")
-	p.closedShows(fmt.Sprint(total+1), false)
-	p.closedShowsDelay("with an alert")
+	p.waitClosedShows(fmt.Sprint(total+1), false)
+	p.waitClosedShowsDelay("with an alert")
 	p.wait("it has the words of the post", `/Ben: Who wants the last slice/.test(document.querySelector('.locked .alert').innerText)`)
 	p.wantClean("closed, after an alert")
 	p.click(".left .pill")
-	p.shows("home", "")
-	p.closedShows(fmt.Sprint(total), true)
-	p.closedShowsDelay("silently")
+	p.waitShows("home", "")
+	p.waitClosedShows(fmt.Sprint(total), true)
+	p.waitClosedShowsDelay("silently")
 }
 
-// heedsPreferences checks that a category without alerts changes the number in silence, and that a category with alerts shows the
+// checkClosedPreferences checks that a category without alerts changes the number in silence, and that a category with alerts shows the
 // words of its alert.
-func (p *demoPage) heedsPreferences() {
+func (p *demoPage) checkClosedPreferences() {
 	p.t.Helper()
 	p.click("#left-bell-tab")
-	p.shows("bell", "")
-	total := p.value("icon")
-	p.closedShows(fmt.Sprint(total), true)
+	p.waitShows("bell", "")
+	total := p.waitValue("icon")
+	p.waitClosedShows(fmt.Sprint(total), true)
 	set := func(push bool) {
 		p.t.Helper()
 		if err := world.Ask(p.url, "mia", fmt.Sprintf(`mutation { setCategoryPreference(input: {category: "LIKE", push: %t}) { changed } }`, push), nil, nil); err != nil {
@@ -84,53 +84,53 @@ func (p *demoPage) heedsPreferences() {
 	}
 	set(false)
 	p.likeMia("ben")
-	p.closedShows(fmt.Sprint(total+1), true)
+	p.waitClosedShows(fmt.Sprint(total+1), true)
 	if text := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('.locked .alert').innerText`); strings.Contains(text, "liked") {
 		p.t.Errorf("a like without alerts alerted: %q", text)
 	}
 	set(true)
 	p.likeMia("ben")
-	p.closedShows(fmt.Sprint(total+2), false)
+	p.waitClosedShows(fmt.Sprint(total+2), false)
 	p.wait("it has the words of the like", `document.querySelector('.locked .alert').innerText.includes('liked your post')`)
 	p.click("#left-home-tab")
 	p.click("#left-bell-tab")
-	p.shows("bell", "")
-	p.closedShows(fmt.Sprint(total), true)
+	p.waitShows("bell", "")
+	p.waitClosedShows(fmt.Sprint(total), true)
 	p.click("#left-home-tab")
 }
 
-// closedWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new
+// checkClosedWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new
 // number.
-func (p *demoPage) closedWithoutSockets() {
+func (p *demoPage) checkClosedWithoutSockets() {
 	p.t.Helper()
-	total := p.value("icon")
+	total := p.waitValue("icon")
 	p.pull("cut")
 	p.wait("the right phone is cut", `document.querySelector('.device.right').dataset.state === 'cut'`)
 	p.pull("post")
-	p.closedShows(fmt.Sprint(total+1), false)
+	p.waitClosedShows(fmt.Sprint(total+1), false)
 	if right := browsertest.Evaluate[string](p.tab, p.t, number("right", "icon")); right != fmt.Sprint(total) {
 		p.t.Errorf("the phone without a network shows %q, want %d", right, total)
 	}
 	p.pull("cut")
-	p.shows("icon", fmt.Sprint(total+1))
+	p.waitShows("icon", fmt.Sprint(total+1))
 }
 
-// closedAfterFlush checks that the closed phone keeps its number when Redis loses everything, and follows afterwards.
-func (p *demoPage) closedAfterFlush() {
+// checkClosedAfterFlush checks that the closed phone keeps its number when Redis loses everything, and follows afterwards.
+func (p *demoPage) checkClosedAfterFlush() {
 	p.t.Helper()
-	total := p.value("icon")
+	total := p.waitValue("icon")
 	p.pull("flush")
 	p.wait("the total is back", `document.querySelector('.said').innerText.includes('equal')`)
 	p.wait("the closed phone has it", fmt.Sprintf(`%s === '%d'`, closedNumber, total))
 	p.pull("post")
-	p.closedShows(fmt.Sprint(total+1), false)
+	p.waitClosedShows(fmt.Sprint(total+1), false)
 	p.click(".left .pill")
-	p.shows("home", "")
-	p.closedShows(fmt.Sprint(p.value("icon")), true)
+	p.waitShows("home", "")
+	p.waitClosedShows(fmt.Sprint(p.waitValue("icon")), true)
 }
 
-// closedInChinese checks the words of the closed phone in Chinese.
-func (p *demoPage) closedInChinese() {
+// checkClosedInChinese checks the words of the closed phone in Chinese.
+func (p *demoPage) checkClosedInChinese() {
 	p.t.Helper()
 	p.click(".top nav button")
 	p.pull("post")
@@ -144,7 +144,7 @@ func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
 	p := openDemo(t, server.URL, 390, 844)
-	total := p.settledTotal()
+	total := p.waitSettledTotal()
 	p.click("#left-chat-tab") // a home on the screen is read again with the connection, and a post that it then shows counts no more
 	server.Kill()
 	p.wait("it says that it is out of reach", `document.querySelector('.locked').dataset.here === 'false' && document.querySelector('.locked [role=status]').innerText.includes('keeps its number')`)
@@ -153,9 +153,9 @@ func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
 	}
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
 	p.wait("it is in reach", `document.querySelector('.locked').dataset.here === 'true'`)
-	p.shows("icon", fmt.Sprint(total))
+	p.waitShows("icon", fmt.Sprint(total))
 	p.pull("post")
-	p.shows("icon", fmt.Sprint(total+1))
-	p.closedShows(fmt.Sprint(total+1), false)
-	p.onlyMissedItsServer()
+	p.waitShows("icon", fmt.Sprint(total+1))
+	p.waitClosedShows(fmt.Sprint(total+1), false)
+	p.wantOnlyServerMissing()
 }

@@ -11,8 +11,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// drawer checks that the samples in the drawer can be used as they are.
-func (p *demoPage) drawer() {
+// checkDrawer checks that the samples in the drawer can be used as they are.
+func (p *demoPage) checkDrawer() {
 	p.t.Helper()
 	p.pull("post")
 	p.wait("the operation is shown", `document.querySelector('.drawer pre')?.innerText.startsWith('mutation Ingest(')`)
@@ -33,13 +33,13 @@ func (p *demoPage) drawer() {
 	graphiql := browsertest.NewTab(p.tab, p.t)
 	browsertest.Navigate(graphiql, p.t, link)
 	browsertest.WaitSchema(graphiql, p.t)
-	if tabs := browsertest.Tabs(graphiql, p.t); len(tabs) == 0 || tabs[0] != "Ingest" {
+	if tabs := browsertest.TabTitles(graphiql, p.t); len(tabs) == 0 || tabs[0] != "Ingest" {
 		p.t.Errorf("GraphiQL's first tab is not the operation: %v", tabs)
 	}
 	if who := browsertest.CurrentPerson(graphiql, p.t); who != "host (ingest)" {
 		p.t.Errorf("in GraphiQL one is %q", who)
 	}
-	browsertest.Run(graphiql, p.t)
+	browsertest.RunOperation(graphiql, p.t)
 	browsertest.WaitResponse(graphiql, p.t, `"id": "post:`)
 }
 
@@ -75,12 +75,12 @@ func runCurl(t *testing.T, command string) string {
 	return answerOf(t, request)
 }
 
-// languages checks that the page can be switched to Chinese and back.
-func (p *demoPage) languages() {
+// checkLanguages checks that the page can be switched to Chinese and back.
+func (p *demoPage) checkLanguages() {
 	p.t.Helper()
 	p.click(".top nav button")
 	p.wait("the page is in Chinese", `document.documentElement.lang === 'zh' && document.querySelector('h1').innerText.includes('未读') && document.querySelector('[data-lever=post]').innerText === '让 Ben 发帖'`)
-	p.whyInChinese()
+	p.checkExplanationInChinese()
 	p.wantClean("Chinese")
 	p.click(".top nav button")
 	p.wait("the page is in English", `document.documentElement.lang === 'en'`)

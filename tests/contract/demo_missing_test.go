@@ -36,27 +36,27 @@ func answerOf(t *testing.T, request *http.Request) string {
 // The server is killed while the page is open, and restarts. The page is right again without a reload.
 func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
-		t.Run(fmt.Sprint(size[0]), func(t *testing.T) { outlivesItsServer(t, size[0], size[1]) })
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) { testOutlivesItsServer(t, size[0], size[1]) })
 	}
 }
 
-// outlivesItsServer runs TestTheDemoPageOutlivesItsServer in a window of this size.
-func outlivesItsServer(t *testing.T, width, height int64) {
+// testOutlivesItsServer runs TestTheDemoPageOutlivesItsServer in a window of this size.
+func testOutlivesItsServer(t *testing.T, width, height int64) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
 	p := openDemo(t, server.URL, width, height)
-	p.homeIsSeen()
+	p.waitHomeSeen()
 	p.pull("post")
-	p.shows("home", "1")
-	before := p.value("home")
+	p.waitShows("home", "1")
+	before := p.waitValue("home")
 	server.Kill()
 	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
-	if number := p.value("home"); number != before {
+	if number := p.waitValue("home"); number != before {
 		t.Errorf("without its server the page shows %d, before it was %d", number, before)
 	}
 	p.pull("post")
 	p.wait("the lever says that nothing was sent", `document.querySelector('.said').innerText === 'Not sent: the server does not answer.'`)
-	p.picture("gone")
+	p.savePicture("gone")
 	if found := browsertest.AccessibilityFaults(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
@@ -69,12 +69,12 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
 	p.wait("the words are gone", `document.querySelector('.gone').innerText === '' && document.querySelector('.said').innerText === ''`)
 	p.wait("the feed has the post", `document.querySelector('.left .post p')?.innerText === 'Back again'`)
-	p.shows("home", "") // the feed that is read again is on the left phone's screen
-	p.onlyMissedItsServer()
+	p.waitShows("home", "") // the feed that is read again is on the left phone's screen
+	p.wantOnlyServerMissing()
 }
 
-// onlyMissedItsServer fails if the browser complained about anything but the missing server.
-func (p *demoPage) onlyMissedItsServer() {
+// wantOnlyServerMissing fails if the browser complained about anything but the missing server.
+func (p *demoPage) wantOnlyServerMissing() {
 	p.t.Helper()
 	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
 		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "ERR_INCOMPLETE_CHUNKED_ENCODING") || strings.Contains(one, "WebSocket connection to")
@@ -88,8 +88,8 @@ func (p *demoPage) onlyMissedItsServer() {
 func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	server := startDemo(t)
 	p := openDemo(t, server.URL, 1280, 720)
-	p.homeIsSeen()
-	total := p.value("icon")
+	p.waitHomeSeen()
+	total := p.waitValue("icon")
 	for i := range 3 {
 		p.pull("live")
 		p.wait("Ben is live", fmt.Sprintf(`document.querySelectorAll('.right .show.replay').length >= %d`, i))
@@ -100,13 +100,13 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	startDemo(t, "--listen", strings.TrimPrefix(server.URL, "http://"))
 	// A home that was read while the new world was being made has the later posts under its pill.
 	p.wait("the new home is seen", `(document.querySelector('#left-home .pill')?.click(), `+number("left", "icon")+` === '`+fmt.Sprint(total)+`')`)
-	p.shows("icon", fmt.Sprint(total))
+	p.waitShows("icon", fmt.Sprint(total))
 	p.wait("the old shows of Ben are gone", `![...document.querySelectorAll('.right .show p')].some((host) => host.innerText.startsWith('Ben'))`)
 	p.pull("live")
-	p.shows("icon", fmt.Sprint(total+1))
+	p.waitShows("icon", fmt.Sprint(total+1))
 	p.wait("nothing is refused", `document.querySelector('.said').innerText === ''`)
 	p.wait("the board is watched", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
-	p.onlyMissedItsServer()
+	p.wantOnlyServerMissing()
 }
 
 // The keyboard alone can use the page: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
@@ -116,14 +116,14 @@ func TestTheDemoPageByTheKeysAlone(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			t.Parallel()
 			server := startDemo(t)
-			byTheKeysAlone(t, openDemoInSize(t, server.URL, size))
+			checkKeysAlone(t, openDemoInSize(t, server.URL, size))
 		})
 	}
 }
 
-// byTheKeysAlone uses the page by the keyboard, and checks what each key does.
-func byTheKeysAlone(t *testing.T, p *demoPage) {
-	p.homeIsSeen()
+// checkKeysAlone uses the page by the keyboard, and checks what each key does.
+func checkKeysAlone(t *testing.T, p *demoPage) {
+	p.waitHomeSeen()
 	focused := func(selector string) string {
 		return `Boolean(document.activeElement?.matches(` + "`" + selector + "`" + `))`
 	}
@@ -133,29 +133,29 @@ func byTheKeysAlone(t *testing.T, p *demoPage) {
 			if browsertest.Evaluate[bool](p.tab, t, focused(selector)) {
 				return
 			}
-			browsertest.Press(p.tab, t, kb.Tab)
+			browsertest.PressKey(p.tab, t, kb.Tab)
 		}
 		t.Fatalf("the Tab key never reaches %s", selector)
 	}
 	reach("[data-lever=post]")
-	browsertest.Press(p.tab, t, kb.Enter)
-	p.shows("home", "1")
+	browsertest.PressKey(p.tab, t, kb.Enter)
+	p.waitShows("home", "1")
 	reach(".left .pill")
-	browsertest.Press(p.tab, t, kb.Enter)
-	p.shows("home", "")
+	browsertest.PressKey(p.tab, t, kb.Enter)
+	p.waitShows("home", "")
 	reach("#left-home-tab")
 	for range 2 {
-		browsertest.Press(p.tab, t, kb.ArrowRight)
+		browsertest.PressKey(p.tab, t, kb.ArrowRight)
 	}
 	p.wait("the arrows walk through the tabs", focused("#left-bell-tab"))
-	browsertest.Press(p.tab, t, kb.Enter)
+	browsertest.PressKey(p.tab, t, kb.Enter)
 	p.wait("the tab is open", `!document.querySelector('#left-bell').hidden && document.querySelector('#left-bell-tab').ariaSelected === 'true'`)
-	browsertest.Press(p.tab, t, "?")
+	browsertest.PressKey(p.tab, t, "?")
 	p.wait("the rows behind the number have the focus", `document.querySelector('.left .why')?.contains(document.activeElement)`)
-	browsertest.Press(p.tab, t, kb.Escape)
+	browsertest.PressKey(p.tab, t, kb.Escape)
 	p.wait("Escape closes them", `!document.querySelector('.left .why')`)
 	reach(".drawer .forms button:nth-of-type(2)")
-	browsertest.Press(p.tab, t, " ")
+	browsertest.PressKey(p.tab, t, " ")
 	p.wait("the form changes", `document.querySelector('.drawer pre').dataset.form === document.querySelector('.drawer .forms button:nth-of-type(2)').textContent`)
 	p.wantClean("by the keys")
 }
@@ -172,12 +172,12 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 	p.click(".left .empty button")
 	// The page shows the first post by itself, and so it is seen. A post after it waits to be shown.
 	p.wait("the first post is in the feed", `document.querySelectorAll('.left .post').length === 1`)
-	p.shows("home", "")
+	p.waitShows("home", "")
 	p.pull("post")
-	p.shows("home", "1")
+	p.waitShows("home", "1")
 	for lever, tab := range map[string]string{"live": "live", "say": "chat", "likes": "bell", "announce": "you"} {
 		p.pull(lever)
-		p.shows(tab, "1")
+		p.waitShows(tab, "1")
 	}
 	p.wantClean("no longer empty")
 }
@@ -214,7 +214,7 @@ func TestTheDemoPageInProduction(t *testing.T) {
 		return signed
 	}
 	signed := sign("zoe")
-	talk(t, server.URL, signed, sign("adam"))
+	messageAdam(t, server.URL, signed, sign("adam"))
 	give(signed)
 	p.wait("the phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
 	p.wait("the chat has the visitor's message as their own", `document.querySelector('#left-chat .row .line')?.textContent === 'You: hello'`)
@@ -229,8 +229,8 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 }
 
-// talk sends a message to adam. Both users are given by their tokens.
-func talk(t *testing.T, url, author, adam string) {
+// messageAdam sends a message to adam. Both users are given by their tokens.
+func messageAdam(t *testing.T, url, author, adam string) {
 	t.Helper()
 	ask := func(token, query string) string {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+world.Quoted(query)+`}`))

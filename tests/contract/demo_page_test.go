@@ -12,22 +12,22 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			server := startDemo(t)
 			p := openDemoInSize(t, server.URL, size)
-			p.homeIsSeen()
+			p.waitHomeSeen()
 			p.wait("the board is there", `document.querySelector('.right .show.live') && document.querySelector('.right .show.upcoming')`)
 			p.wantClean("start")
-			p.inTheTitle()
-			p.homeFeed()
-			p.liveBoard()
-			p.bell()
-			p.hostCategory()
-			p.chat()
-			p.forEverybody()
-			p.policy()
-			p.why()
-			p.cut()
-			p.flush()
-			p.drawer()
-			p.languages()
+			p.checkTitle()
+			p.checkHomeFeed()
+			p.checkLiveBoard()
+			p.checkBell()
+			p.checkHostCategory()
+			p.checkChat()
+			p.checkAnnouncementAndDot()
+			p.checkPolicy()
+			p.checkExplanation()
+			p.checkCutNetwork()
+			p.checkFlush()
+			p.checkDrawer()
+			p.checkLanguages()
 			p.wait("the pushes have a 99th percentile", `/[1-9]\d* ms/.test(document.querySelector('[data-foot=p99]').textContent)`)
 			p.wait("the server's drift is 0", `document.querySelector('[data-foot=drift]').textContent === '0'`)
 			p.pull("post")
@@ -37,10 +37,10 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 	}
 }
 
-// inTheTitle checks that the page's title has the total, that its icon is drawn, and that the tabs of each phone add up to the total.
-func (p *demoPage) inTheTitle() {
+// checkTitle checks that the page's title has the total, that its icon is drawn, and that the tabs of each phone add up to the total.
+func (p *demoPage) checkTitle() {
 	p.t.Helper()
-	total := p.value("icon")
+	total := p.waitValue("icon")
 	if total == 0 {
 		p.t.Error("a visitor finds nothing new")
 	}
@@ -57,19 +57,19 @@ func (p *demoPage) inTheTitle() {
 	}
 }
 
-// homeFeed checks that the pill shows the new posts and their authors, and that a mark on one phone appears on the other.
-func (p *demoPage) homeFeed() {
+// checkHomeFeed checks that the pill shows the new posts and their authors, and that a mark on one phone appears on the other.
+func (p *demoPage) checkHomeFeed() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.flown = {left: 0, right: 0}, new MutationObserver((all) => {
 		for (const {addedNodes} of all) for (const one of addedNodes) if (one.matches?.('i.push')) window.flown[one.closest('.right') ? 'right' : 'left']++;
 	}).observe(document.querySelector('.wire'), {subtree: true, childList: true}), true)`)
 	p.pull("post")
-	p.shows("home", "1")
+	p.waitShows("home", "1")
 	p.wait("the push travels to both phones", `window.flown.left > 0 && window.flown.right > 0`)
 	p.wait("the push has its time on both sides", `['left', 'right'].every((side) => /^\d+ ms$/.test(document.querySelector('.ms[data-side=' + side + ']')?.textContent))`)
 	p.wait("the pill tells", `document.querySelector('.left .pill')?.innerText.includes('1 new post')`)
 	p.wait("the pill has faces", `document.querySelectorAll('.left .pill .avatar').length > 0`)
-	p.marksWithinASecond()
+	p.checkMarksWithinASecond()
 	p.wait("the new post is on top", `document.querySelector('.left .post b')?.textContent === 'Ben'`)
 	p.click(".left .post .like")
 	p.wait("the like is counted", `document.querySelector('.left .post .like').innerText.trim() === '1' && document.querySelector('.left .post .like').ariaPressed === 'true'`)
@@ -77,9 +77,9 @@ func (p *demoPage) homeFeed() {
 	p.wait("the like is taken back", `document.querySelector('.left .post .like').innerText.trim() === ''`)
 }
 
-// marksWithinASecond checks that posts that are seen on the left phone are seen on the right phone within a second. It tries up
+// checkMarksWithinASecond checks that posts that are seen on the left phone are seen on the right phone within a second. It tries up
 // to three times, because a busy machine can stand still for a second.
-func (p *demoPage) marksWithinASecond() {
+func (p *demoPage) checkMarksWithinASecond() {
 	p.t.Helper()
 	const second = 1000 // milliseconds
 	var took []float64
@@ -96,26 +96,26 @@ func (p *demoPage) marksWithinASecond() {
 			document.querySelector('.left .pill').click();
 			return true;
 		})()`, number("right", "home")))
-		p.shows("home", "")
+		p.waitShows("home", "")
 		took = append(took, browsertest.Evaluate[float64](p.tab, p.t, `window.markTook`))
 		if took[len(took)-1] < second {
 			return
 		}
 		p.pull("post")
-		p.shows("home", "1")
+		p.waitShows("home", "1")
 		p.wait("the pill is back", `document.querySelector('.left .pill')`)
 	}
 	p.t.Errorf("marks came to the other phone after %v ms", took)
 }
 
-// liveBoard checks that a show that goes live moves to the top, unless the board is touched, and that the board has shows in all
+// checkLiveBoard checks that a show that goes live moves to the top, unless the board is touched, and that the board has shows in all
 // three states.
-func (p *demoPage) liveBoard() {
+func (p *demoPage) checkLiveBoard() {
 	p.t.Helper()
-	before := p.value("live")
+	before := p.waitValue("live")
 	p.pull("live")
 	p.wait("Ben's show is on top of the board", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
-	p.shows("live", fmt.Sprint(before+1))
+	p.waitShows("live", fmt.Sprint(before+1))
 	order := `[...document.querySelectorAll('.right .show')].map((show) => show.dataset.show).join()`
 	// Imitate a finger that scrolls: its pointer is cancelled, and its touch goes on. The page's timer of 1.2 s for the end of the
 	// movement fires at once.
@@ -129,7 +129,7 @@ func (p *demoPage) liveBoard() {
 	})()`)
 	held := browsertest.Evaluate[string](p.tab, p.t, order)
 	p.pull("live")
-	p.shows("live", fmt.Sprint(before+1)) // the first show of Ben has ended
+	p.waitShows("live", fmt.Sprint(before+1)) // the first show of Ben has ended
 	p.wait("the held board says what is above", `document.querySelector('#right-live .pill')?.innerText === '1 new above'`)
 	p.wait("the show that ended is a replay in its place", `document.querySelector('.right .show')?.dataset.status === 'REPLAY'`)
 	if now := browsertest.Evaluate[string](p.tab, p.t, order); now != held {
@@ -140,31 +140,31 @@ func (p *demoPage) liveBoard() {
 	p.wait("the board follows once it is let go", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && !document.querySelector('#right-live .pill')`)
 	p.wait("all three states are on the board", `['live', 'upcoming', 'replay'].every((state) => document.querySelector('.right .show.' + state))`)
 	p.click("#right-live-tab")
-	p.shows("live", "")
+	p.waitShows("live", "")
 }
 
-// bell checks that five hundred likes are one row and count once.
-func (p *demoPage) bell() {
+// checkBell checks that five hundred likes are one row and count once.
+func (p *demoPage) checkBell() {
 	p.t.Helper()
-	before := p.value("bell")
+	before := p.waitValue("bell")
 	p.pull("likes")
 	p.wait("the likes are told", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
-	p.shows("bell", fmt.Sprint(before+1))
-	p.likesAreIn(500) // because a like that comes after the mark would count again
+	p.waitShows("bell", fmt.Sprint(before+1))
+	p.waitLikesFolded(500) // because a like that comes after the mark would count again
 	p.click("#right-bell-tab")
-	p.shows("bell", "")
+	p.waitShows("bell", "")
 	p.wait("they are one row", `document.querySelector('#right-bell .row')?.innerText.includes('and 498 others liked your post')`)
 	p.click("#right-bell .row.unread")
 	p.wait("a row is read", `!document.querySelector('#right-bell .row').classList.contains('unread')`)
 	p.wantClean("bell")
 }
 
-// chat checks that a message counts unless its reader has the conversation open.
-func (p *demoPage) chat() {
+// checkChat checks that a message counts unless its reader has the conversation open.
+func (p *demoPage) checkChat() {
 	p.t.Helper()
-	before := p.value("chat")
+	before := p.waitValue("chat")
 	p.pull("say")
-	p.shows("chat", fmt.Sprint(before+1))
+	p.waitShows("chat", fmt.Sprint(before+1))
 	p.click("#left-chat-tab")
 	p.wantClean("conversations")
 	unread := browsertest.Evaluate[int](p.tab, p.t, `Number(document.querySelector('#left-chat .row .badge').dataset.value)`)
@@ -173,11 +173,11 @@ func (p *demoPage) chat() {
 	if before+1-unread > 0 {
 		after = fmt.Sprint(before + 1 - unread)
 	}
-	p.shows("chat", after)
+	p.waitShows("chat", after)
 	messages := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('.left .bubble').length`)
 	p.pull("say")
 	p.wait("the message is there", fmt.Sprintf(`document.querySelectorAll('.left .bubble').length > %d`, messages))
-	p.shows("chat", after)
+	p.waitShows("chat", after)
 	p.write("I am in")
 	p.loseOneAnswer("sendMessage")
 	p.click(".left .say button")
@@ -216,40 +216,40 @@ func (p *demoPage) loseOneAnswer(field string) {
 	})()`, field))
 }
 
-// forEverybody checks that an announcement counts and a dot is lit.
-func (p *demoPage) forEverybody() {
+// checkAnnouncementAndDot checks that an announcement counts and a dot is lit.
+func (p *demoPage) checkAnnouncementAndDot() {
 	p.t.Helper()
-	before := p.value("you")
+	before := p.waitValue("you")
 	p.pull("announce")
-	p.shows("you", fmt.Sprint(before+1))
+	p.waitShows("you", fmt.Sprint(before+1))
 	p.pull("dot")
 	p.click("#right-you-tab")
 	p.wait("the dot is lit", `document.querySelector('#right-you .chip')?.innerText.includes('whats-new')`)
 	p.wantClean("announcements")
 	p.click("#right-you .notice.unread button")
-	p.shows("you", "dot") // a dot is shown in place of a number
+	p.waitShows("you", "dot") // a dot is shown in place of a number
 	p.click("#right-you .chip")
-	p.shows("you", "")
+	p.waitShows("you", "")
 }
 
-// why checks that the rows behind a number add up to it, and that each row can be cleared.
-func (p *demoPage) why() {
+// checkExplanation checks that the rows behind a number add up to it, and that each row can be cleared.
+func (p *demoPage) checkExplanation() {
 	p.t.Helper()
 	p.pull("post")
-	p.shows("home", "1")
+	p.waitShows("home", "1")
 	p.pull("post")
-	p.shows("home", "2")
+	p.waitShows("home", "2")
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-home-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
 	p.wait("the rows are listed", `document.querySelector('.left .why')?.innerText.includes('Why 2?') && document.querySelectorAll('.left .why .reasons li button').length === 2`)
 	p.wait("a row tells what it is", `document.querySelector('.left .why .reasons li').innerText.startsWith('Ben ')`)
 	p.wantClean("why")
 	browsertest.Evaluate[bool](p.tab, p.t, `([...document.querySelectorAll('.left .why .reasons button')].at(-1).click(), true)`)
-	p.shows("home", "1")
+	p.waitShows("home", "1")
 	p.wait("the row is gone", `document.querySelectorAll('.left .why .reasons li button').length === 1`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.left .why').dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true})), true)`)
 	p.wait("Escape closes it", `!document.querySelector('.left .why')`)
 	p.click(".left .app")
-	total := p.value("icon")
+	total := p.waitValue("icon")
 	p.wait("the total's rows add up to it", fmt.Sprintf(`[...document.querySelectorAll('.left .why .sum')].reduce((sum, part) => sum + Number(part.textContent), 0) === %d`, total))
 	p.click(".left .why header button")
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .app').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
@@ -262,11 +262,11 @@ func (p *demoPage) why() {
 	p.click(".left .why header button")
 }
 
-// cut checks that a phone without a network keeps its numbers, and that a single event makes the numbers right when the
+// checkCutNetwork checks that a phone without a network keeps its numbers, and that a single event makes the numbers right when the
 // network is back.
-func (p *demoPage) cut() {
+func (p *demoPage) checkCutNetwork() {
 	p.t.Helper()
-	before := p.value("home")
+	before := p.waitValue("home")
 	p.pull("cut")
 	p.wait("the right phone has no network", `document.querySelector('.device.right').dataset.state === 'cut'`)
 	for i := range 3 {
@@ -276,20 +276,20 @@ func (p *demoPage) cut() {
 	p.wait("the right phone knows nothing of it", fmt.Sprintf(`%s === '%d'`, number("right", "home"), before))
 	p.wantClean("cut")
 	p.pull("cut")
-	p.shows("home", fmt.Sprint(before+3))
+	p.waitShows("home", fmt.Sprint(before+3))
 	p.wait("it came in one event", `document.querySelector('.ms[data-side=right]')?.textContent === 'caught up'`)
 }
 
-// flush checks that the numbers come back equal after Redis has lost everything.
-func (p *demoPage) flush() {
+// checkFlush checks that the numbers come back equal after Redis has lost everything.
+func (p *demoPage) checkFlush() {
 	p.t.Helper()
-	total := p.value("icon")
+	total := p.waitValue("icon")
 	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => { if (document.querySelector('.stage.shaken')) window.seenShaken = true; }).observe(document.querySelector('.stage'), {attributes: true}), true)`)
 	const flown = `window.flown.left > 0 && window.flown.right > 0`
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.flown = {left: 0, right: 0}, true)`)
 	p.pull("post")
 	total++
-	p.shows("icon", fmt.Sprint(total))
+	p.waitShows("icon", fmt.Sprint(total))
 	p.wait("the post travels to both phones", flown)
 	times := `[...document.querySelectorAll('.ms')].map((ms) => ms.textContent).join()`
 	before := browsertest.Evaluate[string](p.tab, p.t, `(window.flown = {left: 0, right: 0}, `+times+`)`)
@@ -300,6 +300,6 @@ func (p *demoPage) flush() {
 	if after := browsertest.Evaluate[string](p.tab, p.t, times); after != before {
 		p.t.Errorf("rebuilt numbers are told as pushes of the click before: %s, was %s", after, before)
 	}
-	p.shows("icon", fmt.Sprint(total))
-	p.picture("flushed")
+	p.waitShows("icon", fmt.Sprint(total))
+	p.savePicture("flushed")
 }

@@ -7,14 +7,14 @@ import (
 	"tidings/web/browsertest"
 )
 
-// policy checks that a source can be taken out of the total, and made a dot instead of a number, on both phones.
-func (p *demoPage) policy() {
+// checkPolicy checks that a source can be taken out of the total, and made a dot instead of a number, on both phones.
+func (p *demoPage) checkPolicy() {
 	p.t.Helper()
-	chats, total := p.value("chat"), p.value("icon")
+	chats, total := p.waitValue("chat"), p.waitValue("icon")
 	if chats == 0 {
 		p.t.Fatal("there are no unread messages: this test shows nothing")
 	}
-	press := func(column int) { p.choose("Chat", column) }
+	press := func(column int) { p.clickPolicyBox("Chat", column) }
 	text := func(number int) string {
 		if number == 0 {
 			return ""
@@ -22,19 +22,19 @@ func (p *demoPage) policy() {
 		return fmt.Sprint(number)
 	}
 	press(0)
-	p.shows("icon", text(total-chats))
+	p.waitShows("icon", text(total-chats))
 	press(0)
-	p.shows("icon", text(total))
+	p.waitShows("icon", text(total))
 	press(1)
-	p.shows("chat", "dot")
+	p.waitShows("chat", "dot")
 	press(1)
-	p.shows("chat", text(chats))
-	p.views(total)
+	p.waitShows("chat", text(chats))
+	p.checkViews(total)
 	p.click("#right-you .switch input")
-	p.shows("icon", "")
+	p.waitShows("icon", "")
 	p.wait("the title is quiet", `document.title === 'Tidings'`)
 	p.click("#right-you .switch input")
-	p.shows("icon", text(total))
+	p.waitShows("icon", text(total))
 }
 
 // policyRow returns an expression for the row of a source in the display policy of the right phone.
@@ -42,31 +42,31 @@ func policyRow(source string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('#right-you .policy tbody tr')].find((row) => row.innerText.startsWith(%q))`, source)
 }
 
-// choose clicks a box in the source's row of the display policy: column 0 takes the source into the total or out of it, column 1
+// clickPolicyBox clicks a box in the source's row of the display policy: column 0 takes the source into the total or out of it, column 1
 // makes it a dot or a number.
-func (p *demoPage) choose(source string, column int) {
+func (p *demoPage) clickPolicyBox(source string, column int) {
 	p.t.Helper()
 	p.wait("the policy is there", policyRow(source))
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, policyRow(source), column))
 }
 
-// views checks that every source of the schema is in the policy. New items of views are not in the total until the policy
+// checkViews checks that every source of the schema is in the policy. New items of views are not in the total until the policy
 // includes them. Their rows are explained and cleared like the rows of any number.
-func (p *demoPage) views(total int) {
+func (p *demoPage) checkViews(total int) {
 	p.t.Helper()
 	if rows := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('#right-you .policy tbody tr').length`); rows != len(services.Sources) {
 		p.t.Errorf("the policy has %d sources of %d", rows, len(services.Sources))
 	}
 	p.wait("two items of a view are new", policyRow("Views")+`?.querySelector('.badge')?.dataset.value === '2'`)
-	p.choose("Views", 0)
-	p.shows("icon", fmt.Sprint(total+2))
-	p.choose("Views", 0)
-	p.shows("icon", fmt.Sprint(total))
+	p.clickPolicyBox("Views", 0)
+	p.waitShows("icon", fmt.Sprint(total+2))
+	p.clickPolicyBox("Views", 0)
+	p.waitShows("icon", fmt.Sprint(total))
 	browsertest.Evaluate[bool](p.tab, p.t, `(`+policyRow("Views")+`.querySelector('.behind').click(), true)`)
 	p.wait("their rows are listed", `document.querySelector('.right .why .sum')?.textContent === '2' && document.querySelector('.right .why .reasons li').innerText.includes('Old harbour')`)
 	p.wantClean("why views")
 	p.click(".right .why .reasons button")
 	p.wait("nothing is new in views", `!`+policyRow("Views")+`.querySelector('.badge')`)
 	p.click(".right .why header button")
-	p.shows("icon", fmt.Sprint(total))
+	p.waitShows("icon", fmt.Sprint(total))
 }

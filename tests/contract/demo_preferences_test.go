@@ -10,25 +10,25 @@ import (
 	"tidings/web/browsertest"
 )
 
-// preference returns an expression for the row of a category in the preferences of a phone.
-func preference(side, category string) string {
+// preferenceRow returns an expression for the row of a category in the preferences of a phone.
+func preferenceRow(side, category string) string {
 	return fmt.Sprintf(`document.querySelector('#%s-you .preferences [data-category=%s]')`, side, category)
 }
 
-// showsChoice waits until both phones show that a category counts in this mode, and whether it alerts.
-func (p *demoPage) showsChoice(category, mode string, push bool) {
+// waitChoice waits until both phones show that a category counts in this mode, and whether it alerts.
+func (p *demoPage) waitChoice(category, mode string, push bool) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
 		p.wait(fmt.Sprintf("the %s phone shows %s as %s, alerts %t", side, category, mode, push),
 			fmt.Sprintf(`%[1]s?.querySelector('input:checked')?.value === %[2]q && %[1]s.querySelector('[type=checkbox]').checked === %[3]t && %[1]s.querySelector('[type=checkbox]').disabled === %[4]t`,
-				preference(side, category), mode, push, mode != "COUNT"))
+				preferenceRow(side, category), mode, push, mode != "COUNT"))
 	}
 }
 
-// decide clicks a choice in a category's preferences on one phone.
-func (p *demoPage) decide(side, category, choice string) {
+// clickChoice clicks a choice in a category's preferences on one phone.
+func (p *demoPage) clickChoice(side, category, choice string) {
 	p.t.Helper()
-	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector(%q).click(), true)`, preference(side, category), choice))
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector(%q).click(), true)`, preferenceRow(side, category), choice))
 }
 
 // likeMia lets somebody like a new post of Mia, so that a notification is new.
@@ -45,8 +45,8 @@ func (p *demoPage) likeMia(by string) {
 	}
 }
 
-// iconHas waits until the icon of each phone shows a sum: ofBell plus the numbers of all tabs but the bell, which may still rise.
-func (p *demoPage) iconHas(ofBell int) {
+// waitIconShows waits until the icon of each phone shows a sum: ofBell plus the numbers of all tabs but the bell, which may still rise.
+func (p *demoPage) waitIconShows(ofBell int) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
 		sum := fmt.Sprint(ofBell)
@@ -70,47 +70,47 @@ func TestTheDemoPageHasPreferences(t *testing.T) {
 			p := openDemoInSize(t, server.URL, size)
 			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 			p.click("#left-bell-tab") // so that nothing is new in the bell
-			p.shows("bell", "")
+			p.waitShows("bell", "")
 			for _, side := range []string{"left", "right"} {
 				p.click("#" + side + "-you-tab")
 				p.wait("the preferences have every category", fmt.Sprintf(`[...document.querySelectorAll('#%s-you .preferences tbody th')].map((name) => name.innerText).join() === 'Likes,Answers,Mentions,Followers,Reminders,orders'`, side))
 			}
 			p.likeMia("ben")
-			p.shows("bell", "1")
-			p.iconHas(1)
-			p.modes()
-			p.alerts()
-			p.ordersAreChosen()
-			p.preferencesByTheKeys()
+			p.waitShows("bell", "1")
+			p.waitIconShows(1)
+			p.checkModes()
+			p.checkAlerts()
+			p.checkOrdersChoices()
+			p.checkPreferencesByKeys()
 			browsertest.Evaluate[bool](p.tab, t, `(document.querySelectorAll('.preferences').forEach((table) => table.scrollIntoView({block: 'center'})), document.querySelector('.left').scrollIntoView({inline: 'center'}), true)`)
 			p.wantClean("preferences")
-			p.preferencesInChinese()
+			p.checkPreferencesInChinese()
 		})
 	}
 }
 
-// modes makes a category count as a dot, not at all, and as a number, on either phone. The numbers and the choices of both
+// checkModes makes a category count as a dot, not at all, and as a number, on either phone. The numbers and the choices of both
 // phones follow.
-func (p *demoPage) modes() {
+func (p *demoPage) checkModes() {
 	p.t.Helper()
 	for _, step := range []struct {
 		side, mode, bell string
 		counts           int
 	}{{"left", "DOT", "dot", 0}, {"right", "OFF", "", 0}, {"left", "COUNT", "1", 1}, {"right", "DOT", "dot", 0}, {"right", "COUNT", "1", 1}} {
-		p.decide(step.side, "LIKE", `[value=`+step.mode+`]`)
-		p.showsChoice("LIKE", step.mode, step.mode == "COUNT")
-		p.shows("bell", step.bell)
-		p.iconHas(step.counts)
+		p.clickChoice(step.side, "LIKE", `[value=`+step.mode+`]`)
+		p.waitChoice("LIKE", step.mode, step.mode == "COUNT")
+		p.waitShows("bell", step.bell)
+		p.waitIconShows(step.counts)
 	}
 }
 
-// alerts switches the alerts of a category on either phone, and checks that both phones show the change and that the server has
+// checkAlerts switches the alerts of a category on either phone, and checks that both phones show the change and that the server has
 // it.
-func (p *demoPage) alerts() {
+func (p *demoPage) checkAlerts() {
 	p.t.Helper()
 	for i, side := range []string{"left", "right"} {
-		p.decide(side, "LIKE", "[type=checkbox]")
-		p.showsChoice("LIKE", "COUNT", i == 1)
+		p.clickChoice(side, "LIKE", "[type=checkbox]")
+		p.waitChoice("LIKE", "COUNT", i == 1)
 		var data struct {
 			Viewer struct {
 				Preferences struct {
@@ -130,36 +130,36 @@ func (p *demoPage) alerts() {
 	}
 }
 
-// ordersAreChosen checks that a category of the host application has the same choices.
-func (p *demoPage) ordersAreChosen() {
+// checkOrdersChoices checks that a category of the host application has the same choices.
+func (p *demoPage) checkOrdersChoices() {
 	p.t.Helper()
-	p.decide("right", "orders", "[value=OFF]")
-	p.showsChoice("orders", "OFF", false)
-	p.decide("left", "orders", "[value=COUNT]")
-	p.showsChoice("orders", "COUNT", true)
+	p.clickChoice("right", "orders", "[value=OFF]")
+	p.waitChoice("orders", "OFF", false)
+	p.clickChoice("left", "orders", "[value=COUNT]")
+	p.waitChoice("orders", "COUNT", true)
 }
 
-// preferencesByTheKeys checks that the arrow keys step through the modes of a category.
-func (p *demoPage) preferencesByTheKeys() {
+// checkPreferencesByKeys checks that the arrow keys step through the modes of a category.
+func (p *demoPage) checkPreferencesByKeys() {
 	p.t.Helper()
-	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector('input:checked').focus(), true)`, preference("left", "FOLLOW")))
-	browsertest.Press(p.tab, p.t, kb.ArrowRight)
-	p.showsChoice("FOLLOW", "DOT", false)
-	browsertest.Press(p.tab, p.t, kb.ArrowRight)
-	p.showsChoice("FOLLOW", "OFF", false)
-	browsertest.Press(p.tab, p.t, kb.ArrowLeft)
-	browsertest.Press(p.tab, p.t, kb.ArrowLeft)
-	p.showsChoice("FOLLOW", "COUNT", true)
-	browsertest.Press(p.tab, p.t, kb.Tab)
-	p.wait("the next stop is whether it alerts", preference("left", "FOLLOW")+`.querySelector('[type=checkbox]') === document.activeElement`)
-	browsertest.Press(p.tab, p.t, " ")
-	p.showsChoice("FOLLOW", "COUNT", false)
-	browsertest.Press(p.tab, p.t, " ")
-	p.showsChoice("FOLLOW", "COUNT", true)
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector('input:checked').focus(), true)`, preferenceRow("left", "FOLLOW")))
+	browsertest.PressKey(p.tab, p.t, kb.ArrowRight)
+	p.waitChoice("FOLLOW", "DOT", false)
+	browsertest.PressKey(p.tab, p.t, kb.ArrowRight)
+	p.waitChoice("FOLLOW", "OFF", false)
+	browsertest.PressKey(p.tab, p.t, kb.ArrowLeft)
+	browsertest.PressKey(p.tab, p.t, kb.ArrowLeft)
+	p.waitChoice("FOLLOW", "COUNT", true)
+	browsertest.PressKey(p.tab, p.t, kb.Tab)
+	p.wait("the next stop is whether it alerts", preferenceRow("left", "FOLLOW")+`.querySelector('[type=checkbox]') === document.activeElement`)
+	browsertest.PressKey(p.tab, p.t, " ")
+	p.waitChoice("FOLLOW", "COUNT", false)
+	browsertest.PressKey(p.tab, p.t, " ")
+	p.waitChoice("FOLLOW", "COUNT", true)
 }
 
-// preferencesInChinese checks that the table of preferences has no word in Latin letters.
-func (p *demoPage) preferencesInChinese() {
+// checkPreferencesInChinese checks that the table of preferences has no word in Latin letters.
+func (p *demoPage) checkPreferencesInChinese() {
 	p.t.Helper()
 	p.click(".top nav button")
 	p.wait("the page is in Chinese", `document.documentElement.lang === 'zh'`)

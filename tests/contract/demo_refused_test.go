@@ -100,7 +100,7 @@ func TestTheDemoPageSaysThatPushesAreMissing(t *testing.T) {
 	if found := browsertest.AccessibilityFaults(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
-	p.picture("no pushes")
+	p.savePicture("no pushes")
 	p.mend()
 	p.wait("both phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
 	p.wait("the words are gone", `document.querySelector('.gone').innerText === ''`)

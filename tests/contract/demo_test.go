@@ -65,17 +65,17 @@ func badge(side, tab string) string {
 // number returns an expression for the number of a badge: "" if there is none.
 func number(side, tab string) string { return `(` + badge(side, tab) + `?.dataset.value ?? '')` }
 
-// shows waits until both phones show the number.
-func (p *demoPage) shows(tab, want string) {
+// waitShows waits until both phones show the number.
+func (p *demoPage) waitShows(tab, want string) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
 		p.wait(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab), fmt.Sprintf(`%s === %q`, number(side, tab), want))
 	}
 }
 
-// value waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new world
+// waitValue waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new world
 // counts some items later.
-func (p *demoPage) value(tab string) int {
+func (p *demoPage) waitValue(tab string) int {
 	p.t.Helper()
 	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
 	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
@@ -105,43 +105,43 @@ func (p *demoPage) wantClean(state string) {
 	if wide := browsertest.Evaluate[bool](p.tab, p.t, `document.documentElement.scrollWidth > innerWidth`); wide {
 		p.t.Errorf("%s: the page is wider than its window", state)
 	}
-	p.picture(state)
+	p.savePicture(state)
 }
 
-// picture writes a screenshot into the folder TIDINGS_TEST_PICTURES, if it is set.
-func (p *demoPage) picture(name string) {
+// savePicture writes a screenshot into the folder TIDINGS_TEST_PICTURES, if it is set.
+func (p *demoPage) savePicture(name string) {
 	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
 		width := browsertest.Evaluate[int](p.tab, p.t, `innerWidth`)
 		browsertest.Screenshot(p.tab, p.t, filepath.Join(folder, fmt.Sprintf("%d %s.png", width, name)))
 	}
 }
 
-// laterJobs is the number of jobs of a new demo that wait for the start of a show.
-const laterJobs = 14
+// showStartJobs is the number of jobs of a new demo that wait for the start of a show.
+const showStartJobs = 14
 
 // startDemo starts a demo whose people do not act, and waits for the jobs of their past. So only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills the demo, so a temporary folder that the demo makes itself would stay behind.
 	server := world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
-	server.WaitForJobsBut(2*time.Minute, laterJobs)
+	server.WaitForJobsBut(2*time.Minute, showStartJobs)
 	return server
 }
 
-// homeIsSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill is above them.
-func (p *demoPage) homeIsSeen() {
+// waitHomeSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill is above them.
+func (p *demoPage) waitHomeSeen() {
 	p.t.Helper()
 	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
-	p.shows("home", "")
+	p.waitShows("home", "")
 	if browsertest.Evaluate[bool](p.tab, p.t, `document.querySelector('#left-home .pill') !== null`) {
 		p.t.Error("a pill is above the posts that it counts")
 	}
 }
 
-// likesAreIn waits until the newest notification has all its actors, because jobs fold the likes into it later.
-func (p *demoPage) likesAreIn(all int) {
+// waitLikesFolded waits until the newest notification has all its actors, because jobs fold the likes into it later.
+func (p *demoPage) waitLikesFolded(all int) {
 	p.t.Helper()
-	world.Converge(p.t, 2*time.Minute, func() error {
+	world.EventuallySucceeds(p.t, 2*time.Minute, func() error {
 		var data struct {
 			Viewer struct {
 				Notifications struct{ Nodes []struct{ ActorCount int } }

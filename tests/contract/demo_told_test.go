@@ -10,11 +10,11 @@ import (
 
 var latin = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not have
 
-// hostCategory checks that a notification in a category of the host application is a row with its words, in the bell and behind the
+// checkHostCategory checks that a notification in a category of the host application is a row with its words, in the bell and behind the
 // number.
-func (p *demoPage) hostCategory() {
+func (p *demoPage) checkHostCategory() {
 	p.t.Helper()
-	before := p.value("bell")
+	before := p.waitValue("bell")
 	for _, one := range [][2]string{
 		{"host:admin", `mutation { defineCategory(input: {name: "orders", expiryDays: 7, grouped: true, style: NUMBER, inTotal: true}) { created } }`},
 		{"host:ingest", `mutation { ingest(events: [{do: {notify: {category: "orders", to: ["user:mia"], title: "Your order was sent", body: "It arrives tomorrow."}}}]) { results { id } } }`},
@@ -23,7 +23,7 @@ func (p *demoPage) hostCategory() {
 			p.t.Fatal(err)
 		}
 	}
-	p.shows("bell", fmt.Sprint(before+1))
+	p.waitShows("bell", fmt.Sprint(before+1))
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-bell-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
 	p.wait("its words are behind the number", `[...document.querySelectorAll('.left .why .reasons li')].some((row) => row.innerText.includes('Your order was sent'))`)
 	p.click(".left .why header button")
@@ -34,13 +34,13 @@ func (p *demoPage) hostCategory() {
 			return text?.includes('Your order was sent') && text.includes('It arrives tomorrow.') && !text.includes('HOST');
 		})()`)
 	}
-	p.shows("bell", "")
+	p.waitShows("bell", "")
 	p.wantClean("two bells")
 	p.click("#left-home-tab")
 }
 
-// whyInChinese checks that the sources and their parts have Chinese names.
-func (p *demoPage) whyInChinese() {
+// checkExplanationInChinese checks that the sources and their parts have Chinese names.
+func (p *demoPage) checkExplanationInChinese() {
 	p.t.Helper()
 	if err := world.Ask(p.url, "ben", `mutation { publishPost(input: {body: "@mia look"}) { post { id } } }`, nil, nil); err != nil {
 		p.t.Fatal(err)
@@ -53,6 +53,6 @@ func (p *demoPage) whyInChinese() {
 	}
 	p.click(".left .why header button")
 	p.click("#left-bell-tab")
-	p.shows("bell", "")
+	p.waitShows("bell", "")
 	p.click("#left-home-tab")
 }

@@ -88,7 +88,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if healthy(n.DialTCP()) {
 		t.Error("a fourth connection is served")
 	}
-	if got := n.Connections.Refused(); got != 1 {
+	if got := n.Connections.CountRefused(); got != 1 {
 		t.Errorf("%d connections are counted as refused, want 1", got)
 	}
 	if err := held[0].Close(); err != nil {

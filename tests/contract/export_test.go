@@ -25,8 +25,8 @@ type exportPage struct {
 	HasMore bool
 }
 
-// exportPart reads one page; after is nil for the first.
-func exportPart(n *world.Node, user string, size int, after *string) exportPage {
+// readExportPage reads one page; after is nil for the first.
+func readExportPage(n *world.Node, user string, size int, after *string) exportPage {
 	n.TB.Helper()
 	var data struct{ Admin struct{ Export exportPage } }
 	n.Must("boss:admin", exportQuery, map[string]any{"u": user, "n": size, "a": after}, &data)
@@ -41,7 +41,7 @@ func walkExport(n *world.Node, user string, size int) (text string, types map[st
 	seen := map[string]bool{}
 	var after *string
 	for {
-		part := exportPart(n, user, size, after)
+		part := readExportPage(n, user, size, after)
 		for _, line := range part.List {
 			text += line.Text + "\n"
 			types[line.Type] = true
@@ -70,8 +70,8 @@ func startWithFullExport(t *testing.T, database string) *world.Node {
 	return n
 }
 
-// commandExport returns the output of `tidings export` for a user.
-func commandExport(t *testing.T, database, key string) string {
+// runExportCommand returns the output of `tidings export` for a user.
+func runExportCommand(t *testing.T, database, key string) string {
 	t.Helper()
 	var out, faults bytes.Buffer
 	none := func(string) string { return "" }
@@ -83,7 +83,7 @@ func commandExport(t *testing.T, database, key string) string {
 
 // The query returns the same bytes as the command, in pages of any size, with lines of every kind. The node stops before the
 // command runs, because on SQLite the command needs a stopped server.
-func TestTheQueryExportIsTheCommand(t *testing.T) {
+func TestExportQueryEqualsExportCommand(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := startWithFullExport(t, url)
 		walked := map[string][]string{}
@@ -101,7 +101,7 @@ func TestTheQueryExportIsTheCommand(t *testing.T) {
 		}
 		n.Stop()
 		for key, texts := range walked {
-			want := commandExport(t, url, key)
+			want := runExportCommand(t, url, key)
 			for _, text := range texts {
 				sqltest.Equal(t, strings.Split(text, "\n"), strings.Split(want, "\n"))
 			}
@@ -112,7 +112,7 @@ func TestTheQueryExportIsTheCommand(t *testing.T) {
 // Only an operator can export. A bad argument is INVALID, and a missing user is NOT_FOUND and is not created.
 func TestWhoExportsWhat(t *testing.T) {
 	n := startWithFullExport(t, sqltest.SQLite(t))
-	aliceTo := exportPart(n, "user:alice", 3, nil).Cursor
+	aliceTo := readExportPage(n, "user:alice", 3, nil).Cursor
 	position := func(text string) string { return (*aliceTo)[:18] + base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, c := range []struct {
 		as, user string
@@ -160,7 +160,7 @@ func TestWhoExportsWhat(t *testing.T) {
 // An export refuses a cursor of another list, such as the acts, and the acts refuse a cursor of an export.
 func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
 	n := startWithFullExport(t, sqltest.SQLite(t))
-	exportPart(n, "user:alice", 1, nil)
+	readExportPage(n, "user:alice", 1, nil)
 	var data struct {
 		Admin struct{ Acts struct{ Cursor string } }
 	}
@@ -168,7 +168,7 @@ func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
 	if got := n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:alice", "a": data.Admin.Acts.Cursor}); got.ErrorCode() != "INVALID" {
 		t.Errorf("%+v", got)
 	}
-	after := exportPart(n, "user:alice", 1, nil).Cursor
+	after := readExportPage(n, "user:alice", 1, nil).Cursor
 	if got := n.Ask("boss:admin", `query($a:String){admin{acts(after:$a){hasMore}}}`, map[string]any{"a": *after}); got.ErrorCode() != "INVALID" {
 		t.Errorf("%+v", got)
 	}
@@ -178,8 +178,8 @@ func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
 // recorded.
 func TestExportsAreKept(t *testing.T) {
 	n := startWithFullExport(t, sqltest.SQLite(t))
-	after := exportPart(n, "user:alice", 3, nil).Cursor
-	exportPart(n, "user:alice", 3, after)
+	after := readExportPage(n, "user:alice", 3, nil).Cursor
+	readExportPage(n, "user:alice", 3, after)
 	n.Ask("alice", exportQuery, map[string]any{"u": "user:alice"})
 	n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:nobody"})
 	n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:alice", "n": 5000})
@@ -196,7 +196,7 @@ func TestExportsAreKept(t *testing.T) {
 // The cost limit of queries counts each requested line, also beyond a hundred.
 func TestTheCostOfAnExport(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.QueryCost = 10_500 }})
-	n.People("ann")
+	n.CreateUsers("ann")
 	for query, code := range map[string]string{
 		`{admin{export(userId:"user:ann",first:1000){list{type text} cursor hasMore}}}`:                                                "",
 		`{admin{export(userId:"user:ann",first:100){list{text}} a:export(userId:"user:ann",first:100){list{text}}}}`:                   "",
@@ -222,13 +222,13 @@ func manyExports(count int) (query string) {
 
 // As soon as an erasure of a user begins, nothing of the user can be exported, not even with an earlier cursor. A person who
 // takes the key later is another user.
-func TestNobodyExportsWhoIsErased(t *testing.T) {
+func TestErasedUsersAreNotExported(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
-	n.People("ann", "bob")
+	n.CreateUsers("ann", "bob")
 	n.Follow("ann", "bob")
 	n.Publish("ann", "canary")
 	n.Settle()
-	before := exportPart(n, "user:ann", 2, nil)
+	before := readExportPage(n, "user:ann", 2, nil)
 	text, _, _ := walkExport(n, "user:ann", 1000)
 	if !strings.Contains(text, "canary") || before.Cursor == nil {
 		t.Fatal(text)

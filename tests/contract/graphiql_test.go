@@ -18,8 +18,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// quietPage checks that a page contacted only its own server, and complained about nothing except a server that was gone.
-func quietPage(t *testing.T, tab context.Context, origin string) {
+// wantQuietPage checks that a page contacted only its own server, and complained about nothing except a server that was gone.
+func wantQuietPage(t *testing.T, tab context.Context, origin string) {
 	t.Helper()
 	if foreign := browsertest.ForeignAddresses(tab, origin); len(foreign) > 0 {
 		t.Errorf("the page asked elsewhere: %v", foreign)
@@ -33,8 +33,8 @@ func quietPage(t *testing.T, tab context.Context, origin string) {
 	}
 }
 
-// picture writes a screenshot into the folder TIDINGS_TEST_PICTURES, if it is set, for a person to look at.
-func picture(t *testing.T, tab context.Context, name string) {
+// savePicture writes a screenshot into the folder TIDINGS_TEST_PICTURES, if it is set, for a person to look at.
+func savePicture(t *testing.T, tab context.Context, name string) {
 	t.Helper()
 	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
 		browsertest.Screenshot(tab, t, filepath.Join(folder, name+".png"))
@@ -44,7 +44,7 @@ func picture(t *testing.T, tab context.Context, name string) {
 // wantAccessible checks that axe finds no barrier, and that nothing is wider than the page.
 func wantAccessible(t *testing.T, tab context.Context, what string) {
 	t.Helper()
-	if found := browsertest.Barriers(tab, t); len(found) > 0 {
+	if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
 		t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
 	}
 	if browsertest.Evaluate[bool](tab, t, `document.documentElement.scrollWidth > innerWidth`) {
@@ -63,7 +63,7 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	run := func(tab context.Context, operation, answer string) {
 		t.Helper()
 		browsertest.OpenOperation(tab, t, operation)
-		browsertest.Run(tab, t)
+		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, answer)
 	}
 	run(alice, "FollowSomebody", `"user:bob"`)
@@ -93,8 +93,8 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	run(bob, "ScheduleAShow", `"UPCOMING"`)
 	run(bob, "StartAShow", `"LIVE"`)
 	run(bob, "EndAShow", `"show:`)
-	quietPage(t, alice, n.URL)
-	quietPage(t, bob, n.URL)
+	wantQuietPage(t, alice, n.URL)
+	wantQuietPage(t, bob, n.URL)
 }
 
 // The server is killed while the page is open, and comes back. The page says so, and is right again without a reload.
@@ -109,25 +109,25 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 			browsertest.Open(tab, t, server.URL, "alice")
 			browsertest.WaitSchema(tab, t)
 			browsertest.OpenOperation(tab, t, "FollowSomebody")
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"user:bob"`)
 			for _, watch := range []string{"WatchMyBadges", "WatchMyNotifications"} {
 				browsertest.OpenOperation(tab, t, watch)
-				browsertest.Run(tab, t)
+				browsertest.RunOperation(tab, t)
 				browsertest.WaitEvent(tab, t, watch, "as it is now")
 			}
 			wantAccessible(t, tab, "two watches")
-			picture(t, tab, fmt.Sprintf("graphiql-watches-%d", size[0]))
+			savePicture(t, tab, fmt.Sprintf("graphiql-watches-%d", size[0]))
 
 			server.Kill()
 			browsertest.WaitNotice(tab, t, "gone", "does not answer")
 			browsertest.WaitWatch(tab, t, "WatchMyBadges", "lost")
 			browsertest.WaitEvent(tab, t, "WatchMyBadges", "Connection lost")
 			browsertest.SelectTab(tab, t, "MyBadges")
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, "does not answer. Run this again when it is back.")
 			wantAccessible(t, tab, "without its server")
-			picture(t, tab, fmt.Sprintf("graphiql-gone-%d", size[0]))
+			savePicture(t, tab, fmt.Sprintf("graphiql-gone-%d", size[0]))
 
 			again := world.StartProcess(t, "", "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
 			browsertest.WaitNotice(tab, t, "gone", "")
@@ -138,9 +138,9 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			browsertest.WaitEvent(tab, t, "WatchMyBadges", "homeFeed.value 0 → 1")
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"badges:alice"`)
-			quietPage(t, tab, server.URL)
+			wantQuietPage(t, tab, server.URL)
 		})
 	}
 }
@@ -169,8 +169,8 @@ func TestGraphiQLInProduction(t *testing.T) {
 			browsertest.WaitNotice(tab, t, "token", "tidings token alice")
 			browsertest.WaitNotice(tab, t, "schema", "--introspection always")
 			wantAccessible(t, tab, "without a token")
-			picture(t, tab, fmt.Sprintf("graphiql-production-%d", size[0]))
-			browsertest.Run(tab, t)
+			savePicture(t, tab, fmt.Sprintf("graphiql-production-%d", size[0]))
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, "a token is needed")
 
 			give := func(token string) {
@@ -179,7 +179,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			}
 			give("no words")
 			browsertest.WaitFor(tab, t, "what is no token is refused", `document.querySelector('#token-wrong').innerText.includes('not a token')`)
-			quietPage(t, tab, operations)
+			wantQuietPage(t, tab, operations)
 			give("dev:alice")
 			browsertest.WaitFor(tab, t, "the refusal is told", `document.querySelector('#token-wrong').innerText.startsWith('The server refuses it.')`)
 			token := signed("alice")
@@ -188,10 +188,10 @@ func TestGraphiQLInProduction(t *testing.T) {
 			if who := browsertest.CurrentPerson(tab, t); who != "alice" {
 				t.Errorf("the token is for %q", who)
 			}
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"badges:alice"`)
 			browsertest.OpenOperation(tab, t, "WatchMyBadges")
-			browsertest.Run(tab, t)
+			browsertest.RunOperation(tab, t)
 			browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is now")
 			wantAccessible(t, tab, "with a token")
 

@@ -16,9 +16,9 @@ import (
 
 // The paths for operators, the paths of profiles, and the paths for everybody.
 var (
-	operational = []string{"/metrics", "/graphiql", "/docs/", "/", "/admin/style.css"}
-	profiles    = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
-	everybodys  = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
+	operatorPaths = []string{"/metrics", "/graphiql", "/docs/", "/", "/admin/style.css"}
+	profilePaths  = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
+	publicPaths   = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
 )
 
 // getPath gets a path of a server, following no redirect.
@@ -80,7 +80,7 @@ func startLine(p *world.Process) string {
 func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret)
 	waitReady(t, p.URL)
-	wantServed(t, p.URL, everybodys, append(append(operational, profiles...), "/graphiql/assets/x/favicon.svg"))
+	wantServed(t, p.URL, publicPaths, append(append(operatorPaths, profilePaths...), "/graphiql/assets/x/favicon.svg"))
 	if line := startLine(p); !strings.Contains(line, "--operations-listen") || strings.Contains(line, "/graphiql") {
 		t.Errorf("the process says %q", line)
 	}
@@ -103,8 +103,8 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 	operations := operationsOf(t, p)
 	waitReady(t, p.URL)
 	waitReady(t, operations)
-	wantServed(t, p.URL, everybodys, append(operational, profiles...))
-	wantServed(t, operations, append(append(operational, everybodys...), profiles...), []string{"/debug/pprof/cmdline"}) // the command line contains the key for tokens
+	wantServed(t, p.URL, publicPaths, append(operatorPaths, profilePaths...))
+	wantServed(t, operations, append(append(operatorPaths, publicPaths...), profilePaths...), []string{"/debug/pprof/cmdline"}) // the command line contains the key for tokens
 	if _, body := getPath(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
 		t.Errorf("/metrics has no numbers of ours: %.200s", body)
 	} else if problems, err := promlint.New(strings.NewReader(body)).Lint(); err != nil || len(problems) > 0 { // as promtool check metrics
@@ -124,7 +124,7 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 		}
 	}
 	p.Terminate()
-	if code := p.Exits(15 * time.Second); code != 0 {
+	if code := p.WaitExit(15 * time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.Output.String())
 	}
 	for _, origin := range []string{p.URL, operations} {
@@ -137,19 +137,19 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 	if got := operationsOf(t, again); got != operations {
 		t.Errorf("the port was freed, and the next process serves %s, not %s", got, operations)
 	}
-	wantServed(t, again.URL, nil, profiles) // without --pprof
-	wantServed(t, operations, nil, profiles)
+	wantServed(t, again.URL, nil, profilePaths) // without --pprof
+	wantServed(t, operations, nil, profilePaths)
 }
 
 func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", "127.0.0.1:0", "--pprof")
 	operations := operationsOf(t, p)
 	waitReady(t, operations)
-	wantServed(t, p.URL, nil, profiles)
-	wantServed(t, operations, profiles, nil)
+	wantServed(t, p.URL, nil, profilePaths)
+	wantServed(t, operations, profilePaths, nil)
 	for _, origin := range []string{p.URL, operations} {
-		wantServed(t, origin, append(operational, everybodys...), nil)
-		for _, path := range append(operational, everybodys...) {
+		wantServed(t, origin, append(operatorPaths, publicPaths...), nil)
+		for _, path := range append(operatorPaths, publicPaths...) {
 			if status, _ := getPath(t, origin, path, "Host", "evil.test"); status != http.StatusForbidden {
 				t.Errorf("%s%s as evil.test: %d, want 403", origin, path, status)
 			}
@@ -165,8 +165,8 @@ func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
 
 func TestDevelopmentServesProfilesToThisMachineAlone(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--pprof")
-	wantServed(t, p.URL, profiles, []string{"/debug/pprof/cmdline"})
-	for _, path := range profiles {
+	wantServed(t, p.URL, profilePaths, []string{"/debug/pprof/cmdline"})
+	for _, path := range profilePaths {
 		if status, _ := getPath(t, p.URL, path, "Host", "evil.test"); status != http.StatusForbidden {
 			t.Errorf("%s as evil.test: %d, want 403", path, status)
 		}

@@ -57,7 +57,7 @@ func TestPagesAreRefilled(t *testing.T) {
 			for _, first := range []int{1, 2, 3, 7, 100} {
 				var listed []string
 				for after := ""; ; {
-					page := n.Page("reader", first, after, "")
+					page := n.ReadFeedPage("reader", first, after, "")
 					listed = append(listed, page.Ids()...)
 					if !page.PageInfo.HasNextPage {
 						if page.End == nil || *page.End != "END" {
@@ -83,7 +83,7 @@ func TestPagesAreRefilled(t *testing.T) {
 func TestFeedOfDeletedPosts(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	visible := deletedFeed(t, n, 325, func(i int) bool { return i < 315 })
-	page := n.Page("reader", 20, "", "")
+	page := n.ReadFeedPage("reader", 20, "", "")
 	if len(page.Edges) != 0 || page.PageInfo.HasNextPage || page.End == nil || *page.End != "RETENTION" || page.LastID == nil {
 		t.Fatalf("the page: %d posts, %+v, last id %v, end %v", len(page.Edges), page.PageInfo, page.LastID, page.End)
 	}
@@ -91,7 +91,7 @@ func TestFeedOfDeletedPosts(t *testing.T) {
 		t.Errorf("the last id %s is older than what is kept", *page.LastID)
 	}
 	n.Settle()
-	if listed := n.Walk("reader", 100); !slices.Equal(listed, visible) {
+	if listed := n.ReadWholeFeed("reader", 100); !slices.Equal(listed, visible) {
 		t.Errorf("when the deletions are carried: %v, want %v", listed, visible)
 	}
 	if got := n.Badges("reader").HomeFeed; got.Value != len(visible) || got.Precision != "EXACT" {

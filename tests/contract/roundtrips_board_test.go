@@ -28,10 +28,10 @@ func TestRoundTripsOfABoard(t *testing.T) {
 			host := hosts[i%10]
 			show := n.Schedule(host, fmt.Sprint("show ", i), n.Clock.Now().Add(time.Hour))
 			if i%3 > 0 {
-				n.OnShow(host, "startShow", show)
+				n.MutateShow(host, "startShow", show)
 			}
 			if i%3 > 1 {
-				n.OnShow(host, "endShow", show)
+				n.MutateShow(host, "endShow", show)
 			}
 		}
 		n.RunJobs()
@@ -52,7 +52,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				n.Board(key, 100, world.BoardPlace{}) // makes the viewer active, with a list of replays
+				n.ReadBoardPage(key, 100, world.BoardPlace{}) // makes the viewer active, with a list of replays
 				n.CheckBoardRoundTrips(t, reader, map[bool]int{true: shows}[count > 0])
 			})
 		}

@@ -75,8 +75,8 @@ const introspection = `{__schema{types{kind name possibleTypes{name} enumValues{
 	fields{name type{...ref} args{name defaultValue type{...ref}}} inputFields{name defaultValue type{...ref}}}}}
 	fragment ref on __Type{kind name ofType{kind name ofType{kind name ofType{kind name}}}}`
 
-// shape reads the schema of a node by introspection.
-func shape(n *world.Node) schemaShape {
+// readShape reads the schema of a node by introspection.
+func readShape(n *world.Node) schemaShape {
 	n.TB.Helper()
 	var data struct {
 		Schema struct{ Types []shapeType } `json:"__schema"`
@@ -89,16 +89,16 @@ func shape(n *world.Node) schemaShape {
 	return s
 }
 
-// way is an argument, or a field of an input, that takes an ID. path leads to the field with the argument. in is the argument and
+// idArgument is an argument, or a field of an input, that takes an ID. path leads to the field with the argument. in is the argument and
 // the fields of inputs from there to the ID.
-type way struct {
+type idArgument struct {
 	root string // Query, Mutation or Subscription
 	path []shapeField
 	in   []shapeInput
 }
 
-// name returns the way with dots between its parts: Mutation.follow.input.userId.
-func (w way) name() string {
+// name returns the argument with dots between its parts: Mutation.follow.input.userId.
+func (w idArgument) name() string {
 	parts := []string{w.root}
 	for _, field := range w.path {
 		parts = append(parts, field.Name)
@@ -109,15 +109,15 @@ func (w way) name() string {
 	return strings.Join(parts, ".")
 }
 
-// ways lists every argument of type ID that can be reached from a root, with one shortest path to each.
-func (s schemaShape) ways() (found []way) {
+// idArguments lists every argument of type ID that can be reached from a root, with one shortest path to each.
+func (s schemaShape) idArguments() (found []idArgument) {
 	type place struct {
 		root, object string
 		path         []shapeField
 	}
 	seen := map[string]bool{}
 	queue := []place{{root: "Query", object: "Query"}, {root: "Mutation", object: "Mutation"}, {root: "Subscription", object: "Subscription"}}
-	var abstract []place // a way through an interface is used only for types that no other way reaches
+	var abstract []place // a path through an interface is used only for types that no other path reaches
 	for len(queue)+len(abstract) > 0 {
 		if len(queue) == 0 {
 			queue, abstract = abstract, nil
@@ -131,8 +131,8 @@ func (s schemaShape) ways() (found []way) {
 		for _, field := range s.types[at.object].Fields {
 			path := append(slices.Clone(at.path), field)
 			for _, argument := range field.Args {
-				for _, in := range s.ids(argument, nil) {
-					found = append(found, way{at.root, path, in})
+				for _, in := range s.idPaths(argument, nil) {
+					found = append(found, idArgument{at.root, path, in})
 				}
 			}
 			next := &queue
@@ -160,8 +160,8 @@ func (s schemaShape) objects(name string) (names []string) {
 	return names
 }
 
-// ids lists the ways from an argument, or a field of an input, to every ID in it.
-func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shapeInput) {
+// idPaths lists the paths from an argument, or a field of an input, to every ID in it.
+func (s schemaShape) idPaths(input shapeInput, before []shapeInput) (found [][]shapeInput) {
 	if len(before) > 6 {
 		panic("an input holds itself")
 	}
@@ -171,19 +171,19 @@ func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shape
 		return [][]shapeInput{at}
 	case t.Kind == "INPUT_OBJECT":
 		for _, field := range t.InputFields {
-			found = append(found, s.ids(field, at)...)
+			found = append(found, s.idPaths(field, at)...)
 		}
 	}
 	return found
 }
 
-// request returns the operation that sends an ID by a way. Its variable v is the value of the argument.
-func (s schemaShape) request(w way, given map[string]any) string {
+// request returns the operation that sends an ID in an argument. Its variable v is the value of the argument.
+func (s schemaShape) request(w idArgument, given map[string]any) string {
 	target := w.path[len(w.path)-1]
-	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.otherArguments(target, w.in[0].Name, given), s.selection(target.Type.namedType(), 4))
+	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.otherArguments(target, w.in[0].Name, given), s.selectType(target.Type.namedType(), 4))
 	for _, field := range slices.Backward(w.path[:len(w.path)-1]) {
 		if s.types[field.Type.namedType()].Kind != "OBJECT" {
-			panic(w.name() + ": the way leads through an abstract type")
+			panic(w.name() + ": the path leads through an abstract type")
 		}
 		text = field.Name + "{" + text + "}"
 	}
@@ -204,7 +204,7 @@ func (s schemaShape) otherArguments(field shapeField, but string, given map[stri
 	return text
 }
 
-// value returns the value of a request's variable, with id in its place. in leads from the argument to the ID: see way. Other
+// value returns the value of a request's variable, with id in its place. in leads from the argument to the ID: see idArgument. Other
 // required fields get the value that given has for the field's name.
 func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (any, error) {
 	first, rest := in[0], in[1:]
@@ -219,7 +219,7 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 			case field.Type.required() && field.DefaultValue == nil, field.Name == "title", // a change requires one field to change
 				field.Name == "as",        // a user's event requires the user
 				field.Name == "replayUrl": // null, which removes it, is not the same as absence
-				fields[field.Name], err = s.filler(field, given)
+				fields[field.Name], err = s.validValue(field, given)
 			}
 			if err != nil {
 				return nil, err
@@ -233,8 +233,8 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 	return value, nil
 }
 
-// filler returns a valid value for a required input.
-func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, err error) {
+// validValue returns a valid value for a required input.
+func (s schemaShape) validValue(input shapeInput, given map[string]any) (value any, err error) {
 	if value, ok := given[input.Name]; ok {
 		return value, nil
 	}
@@ -256,9 +256,9 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	return value, nil
 }
 
-// selection selects all fields of a type, to a depth, with the first two entries of lists. It omits badges, because they change;
+// selectType selects all fields of a type, to a depth, with the first two entries of lists. It omits badges, because they change;
 // the viewer, because it contains everything; and a type within itself, such as a post within a post.
-func (s schemaShape) selection(name string, depth int, above ...string) string {
+func (s schemaShape) selectType(name string, depth int, above ...string) string {
 	t := s.types[name]
 	above = append(slices.Clone(above), name)
 	switch t.Kind {
@@ -271,21 +271,21 @@ func (s schemaShape) selection(name string, depth int, above ...string) string {
 		text := "{__typename"
 		for _, object := range slices.Sorted(slices.Values(s.objects(name))) {
 			if object != "Viewer" && object != "Badges" && !slices.Contains(above, object) {
-				text += " ... on " + object + s.fields(object, depth, s.objects(name), append(above, object))
+				text += " ... on " + object + s.selectFields(object, depth, s.objects(name), append(above, object))
 			}
 		}
 		return text + "}"
 	}
-	return s.fields(name, depth, nil, above)
+	return s.selectFields(name, depth, nil, above)
 }
 
-// event selects all fields of an event of a subscription, including its counts.
-func (s schemaShape) event(field shapeField) string {
+// selectEvent selects all fields of an event of a subscription, including its counts.
+func (s schemaShape) selectEvent(field shapeField) string {
 	kind := field.Type.namedType()
 	if kind == "Badges" {
 		return "{" + world.BadgeFields + "}"
 	}
-	text := strings.TrimSuffix(s.selection(kind, 4), "}")
+	text := strings.TrimSuffix(s.selectType(kind, 4), "}")
 	for _, field := range s.types[kind].Fields {
 		if field.Type.namedType() == "BadgeCount" {
 			text += " " + field.Name + "{value}"
@@ -294,9 +294,9 @@ func (s schemaShape) event(field shapeField) string {
 	return text + "}"
 }
 
-// fields selects the fields of an object. If one of the other objects in the same selection has a field of the same name and
+// selectFields selects the fields of an object. If one of the other objects in the same selection has a field of the same name and
 // another type, the field gets an alias.
-func (s schemaShape) fields(object string, depth int, others, above []string) string {
+func (s schemaShape) selectFields(object string, depth int, others, above []string) string {
 	text := "{__typename"
 	for _, field := range s.types[object].Fields {
 		kind := field.Type.namedType()
@@ -313,7 +313,7 @@ func (s schemaShape) fields(object string, depth int, others, above []string) st
 		if slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "first" }) {
 			text += "(first:2)"
 		}
-		text += s.selection(kind, depth-1, above...)
+		text += s.selectType(kind, depth-1, above...)
 	}
 	return text + "}"
 }

@@ -19,7 +19,7 @@ var (
 
 // tourAct is an operation that a step of the tour runs in the third tab.
 type tourAct struct {
-	person, operation, answers string // answers is a part of the response
+	person, operation, responsePart string // responsePart is a part of the response
 }
 
 // tour has the steps of docs/tour.md: the operations that a step runs, and an expression of the badges that each phone then
@@ -79,8 +79,8 @@ func TestTheTourDoesWhatItSays(t *testing.T) {
 		browsertest.Open(tab, t, server.URL, "")
 		browsertest.ChoosePerson(tab, t, person)
 		browsertest.SelectTab(tab, t, "WatchMyBadges")
-		browsertest.Run(tab, t)
-		shows(t, tab, person, `badges.total.display === '0'`)
+		browsertest.RunOperation(tab, t)
+		waitPhoneShows(t, tab, person, `badges.total.display === '0'`)
 		return tab
 	}
 	phones := map[string]context.Context{"alice": phone("alice"), "bob": phone("bob")}
@@ -88,25 +88,25 @@ func TestTheTourDoesWhatItSays(t *testing.T) {
 		for _, act := range step.acts {
 			browsertest.ChoosePerson(third, t, act.person)
 			browsertest.OpenOperation(third, t, act.operation)
-			browsertest.Run(third, t)
-			browsertest.WaitResponse(third, t, act.answers)
+			browsertest.RunOperation(third, t)
+			browsertest.WaitResponse(third, t, act.responsePart)
 		}
 		for person, expression := range map[string]string{"alice": step.alice, "bob": step.bob} {
 			if expression != "" {
-				shows(t, phones[person], person, expression)
+				waitPhoneShows(t, phones[person], person, expression)
 			}
 		}
 	}
 	for person, tab := range phones {
 		wantAccessible(t, tab, person+"'s phone")
-		quietPage(t, tab, server.URL)
+		wantQuietPage(t, tab, server.URL)
 	}
-	picture(t, third, "tour")
-	quietPage(t, third, server.URL)
+	savePicture(t, third, "tour")
+	wantQuietPage(t, third, server.URL)
 }
 
-// shows waits until the newest event on a phone of the tour satisfies an expression of the badges.
-func shows(t *testing.T, phone context.Context, person, expression string) {
+// waitPhoneShows waits until the newest event on a phone of the tour satisfies an expression of the badges.
+func waitPhoneShows(t *testing.T, phone context.Context, person, expression string) {
 	t.Helper()
 	browsertest.WaitFor(phone, t, person+"'s phone shows "+expression, `((text) => text && ((badges) => `+expression+`)(JSON.parse(text).data.badgesChanged))(document.querySelector('[data-watch=WatchMyBadges] li details pre')?.textContent)`)
 }

@@ -19,12 +19,12 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
 	waitReady(t, p.URL)
 	const follow, publish, read = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736", "1bf92f3577b34da6a3ce929d0e0e4731"
-	world.AskIn(t, p.URL, "alice", follow, `mutation { follow(input: {userId: "user:bob"}) { changed } }`)
+	world.AskInTrace(t, p.URL, "alice", follow, `mutation { follow(input: {userId: "user:bob"}) { changed } }`)
 	watch := world.OpenWatch(t, p.URL, "alice")
-	watch.Shows(t, 20*time.Second, 0, 0)
-	world.AskIn(t, p.URL, "bob", publish, `mutation Say { publishPost(input: {body: "s3cret of bob"}) { post { id } } }`)
-	watch.Shows(t, 20*time.Second, 1, 0)
-	world.AskIn(t, p.URL, "alice", read, `query Feed { viewer { homeFeed(first: 5) { edges { node { body } } } } node(id: "user:bob") { ... on User { viewerFollows } } }`)
+	watch.WaitCounts(t, 20*time.Second, 0, 0)
+	world.AskInTrace(t, p.URL, "bob", publish, `mutation Say { publishPost(input: {body: "s3cret of bob"}) { post { id } } }`)
+	watch.WaitCounts(t, 20*time.Second, 1, 0)
+	world.AskInTrace(t, p.URL, "alice", read, `query Feed { viewer { homeFeed(first: 5) { edges { node { body } } } } node(id: "user:bob") { ... on User { viewerFollows } } }`)
 	spans := c.WaitSpans(t, publish, "POST /graphql", "mutation Say", "sql transaction", "job ", "redis ", "push")
 	for _, span := range append(spans, c.WaitSpans(t, read, "POST /graphql", "query Feed", "load ")...) {
 		text := fmt.Sprint(span)
@@ -40,7 +40,7 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 		}
 	}
 	p.Terminate()
-	if code := p.Exits(15 * time.Second); code != 0 {
+	if code := p.WaitExit(15 * time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.Output.String())
 	}
 }
@@ -66,7 +66,7 @@ func TestACollectorThatIsGoneHoldsNothingUp(t *testing.T) {
 	const lost = "spans are lost"
 	world.Eventually(t, 20*time.Second, "the log says that spans are lost", func() bool { return strings.Contains(p.Output.String(), lost) })
 	p.Terminate()
-	if code := p.Exits(15 * time.Second); code != 0 || strings.Count(p.Output.String(), lost) != 1 {
+	if code := p.WaitExit(15 * time.Second); code != 0 || strings.Count(p.Output.String(), lost) != 1 {
 		t.Errorf("exit code %d: %s", code, p.Output.String())
 	}
 }
@@ -78,7 +78,7 @@ func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 		"only http/protobuf is supported":        "http://127.0.0.1:4317",
 	} {
 		p := world.Launch(t, "", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--redis", "embedded", "--traces", line)
-		if code := p.Exits(20 * time.Second); code == 0 || !strings.Contains(p.Output.String(), want) {
+		if code := p.WaitExit(20 * time.Second); code == 0 || !strings.Contains(p.Output.String(), want) {
 			t.Errorf("--traces %s: exit code %d: %s", line, code, p.Output.String())
 		}
 	}

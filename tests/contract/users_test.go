@@ -16,15 +16,15 @@ import (
 // In every argument that takes a user, an unknown user is NOT_FOUND and is not created. The arguments are found
 // by introspection.
 func TestViewersCreateNoUsers(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
-	s.owns("sam")
+	s := startHidingNode(t, sqltest.SQLite(t))
+	s.createOwnObjects("sam")
 	named := 0
-	for i, w := range s.testedWays() {
+	for i, w := range s.testedArguments() {
 		if w.path[0].Name == "ingest" {
 			continue
 		}
 		ghost := fmt.Sprint("ghost", i)
-		_, raw := s.sendBy(t, w, "sam", "user:"+ghost)
+		_, raw := s.sendID(t, w, "sam", "user:"+ghost)
 		if s.UserExists(ghost) {
 			t.Errorf("%s makes a user: %s", w.name(), raw)
 		}
@@ -80,7 +80,7 @@ func TestTheHostCreatesUsers(t *testing.T) {
 // For every argument, the ID of a user who blocks the viewer gets the answer for a missing user or the answer for any other
 // user. A viewer cannot create a conversation with a user who blocks them or whom they block.
 func TestABlockIsIndistinguishable(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := startHidingNode(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
 	s.wantIndistinguishable(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
 	for _, first := range []string{"sam", "blair"} {
@@ -90,7 +90,7 @@ func TestABlockIsIndistinguishable(t *testing.T) {
 		}
 		for _, kind := range []string{"DIRECT", "GROUP", "ROOM"} {
 			got := s.Ask(as, `mutation($k:ConversationKind!,$v:ID!){createConversation(input:{kind:$k,memberIds:[$v]}){conversation{id}}}`, map[string]any{"k": kind, "v": "user:" + id})
-			refused{"NOT_FOUND", []string{`memberIds: there is no user "` + id + `"`}}.check(t, got)
+			refusal{"NOT_FOUND", []string{`memberIds: there is no user "` + id + `"`}}.check(t, got)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestABlockIsIndistinguishable(t *testing.T) {
 // missing user or for any other user.
 func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
-		s := newSecrets(t, sqltest.SQLite(t))
+		s := startHidingNode(t, sqltest.SQLite(t))
 		refusing := s.wantIndistinguishable(t, func(user string) {
 			s.Must(user, `mutation($v:GroupPolicy!){setGroupPolicy(input:{policy:$v}){policy}}`, map[string]any{"v": policy}, nil)
 		})
@@ -114,16 +114,16 @@ func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 
 // wantIndistinguishable sends, as sam, users that prepare has prepared, in every argument. Each answer must be the answer for a
 // missing user or the answer for any other user. refusing are the arguments with the answer for a missing user.
-func (s *secrets) wantIndistinguishable(t *testing.T, prepare func(user string)) (refusing []string) {
+func (s *hidingNode) wantIndistinguishable(t *testing.T, prepare func(user string)) (refusing []string) {
 	t.Helper()
-	s.owns("sam")
-	for i, w := range s.testedWays() {
+	s.createOwnObjects("sam")
+	for i, w := range s.testedArguments() {
 		prepared, other, nobody := fmt.Sprint("prepared", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
-		s.People(prepared, other)
+		s.CreateUsers(prepared, other)
 		prepare(prepared)
-		got, raw := s.sendBy(t, w, "sam", "user:"+prepared, prepared)
-		absent, _ := s.sendBy(t, w, "sam", "user:"+nobody, nobody)
-		present, _ := s.sendBy(t, w, "sam", "user:"+other, other)
+		got, raw := s.sendID(t, w, "sam", "user:"+prepared, prepared)
+		absent, _ := s.sendID(t, w, "sam", "user:"+nobody, nobody)
+		present, _ := s.sendID(t, w, "sam", "user:"+other, other)
 		if w.path[0].Name == "ingest" { // for the host, an unknown ID creates a user
 			absent = ingestNoUser(w)
 		}
@@ -151,7 +151,7 @@ func refusals(value any) []any {
 }
 
 // ingestNoUser returns the answer to an event that names a missing user.
-func ingestNoUser(w way) any {
+func ingestNoUser(w idArgument) any {
 	argument := w.in[len(w.in)-1].Name
 	message := fmt.Sprintf("%s: there is no user \"*\"", argument)
 	return map[string]any{"Status": float64(200), "Errors": nil, "Data": map[string]any{"ingest": map[string]any{
@@ -163,7 +163,7 @@ func ingestNoUser(w way) any {
 
 // A mention in a group does not reach a member if the member or the author blocks the other.
 func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := startHidingNode(t, sqltest.SQLite(t))
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}

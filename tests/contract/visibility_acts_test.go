@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// whatOthersDid selects every field that shows a user the acts of others on the user and on one of the user's posts.
-const whatOthersDid = `query($p:ID!){
+// othersActsQuery selects every field that shows a user the acts of others on the user and on one of the user's posts.
+const othersActsQuery = `query($p:ID!){
 	node(id:$p){... on Post{likeCount likes{nodes{key}}}}
 	viewer{
 		user{followers{nodes{key followsViewer}}}
@@ -22,12 +22,12 @@ const whatOthersDid = `query($p:ID!){
 		awayDigest(since:"2020-01-01T00:00:00Z"){parts{source part count{value}}}
 	}}`
 
-// seenBy reads whatOthersDid as a user, for a post, once all jobs are done.
-func seenBy(n *world.Node, as, post string) (seen any) {
+// readOthersActs reads othersActsQuery as a user, for a post, once all jobs are done.
+func readOthersActs(n *world.Node, as, post string) (seen any) {
 	n.TB.Helper()
 	n.Settle()
 	var data json.RawMessage
-	n.Must(as, whatOthersDid, map[string]any{"p": post}, &data)
+	n.Must(as, othersActsQuery, map[string]any{"p": post}, &data)
 	world.Decode(n.TB, data, &seen)
 	return seen
 }
@@ -46,13 +46,13 @@ func keysOf(t *testing.T, list any) (keys []string) {
 // same users.
 func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
-	n.People("dave", "hank", "blair", "sam")
+	n.CreateUsers("dave", "hank", "blair", "sam")
 	post, before := map[string]string{}, map[string]any{}
 	for _, as := range []string{"hank", "blair", "sam"} {
 		post[as] = n.Publish(as, "mine")
 		n.Follow("dave", as)
 		n.Must("dave", mutLike, map[string]any{"v": post[as]}, nil)
-		before[as] = seenBy(n, as, post[as])
+		before[as] = readOthersActs(n, as, post[as])
 		shown := before[as].(map[string]any)["viewer"].(map[string]any)["notifications"].(map[string]any)["nodes"].([]any)
 		for _, one := range shown {
 			if of := one.(map[string]any); len(keysOf(t, of["causes"])) != 1 || !cmp.Equal(of["causes"], of["actors"]) || of["actorCount"] != 1.0 {
@@ -64,11 +64,11 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 		}
 	}
 	n.Must("dave", `mutation{hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}} unfollow(input:{userId:"user:sam"}){user{id}}}`, nil, nil)
-	if diff := cmp.Diff(before["hank"], seenBy(n, "hank", post["hank"])); diff != "" {
+	if diff := cmp.Diff(before["hank"], readOthersActs(n, "hank", post["hank"])); diff != "" {
 		t.Errorf("a hide changes what hank sees:\n%s", diff)
 	}
-	unfollowed := seenBy(n, "sam", post["sam"])
-	if diff := cmp.Diff(unfollowed, seenBy(n, "blair", post["blair"])); diff != "" {
+	unfollowed := readOthersActs(n, "sam", post["sam"])
+	if diff := cmp.Diff(unfollowed, readOthersActs(n, "blair", post["blair"])); diff != "" {
 		t.Errorf("a block does not look like an unfollow:\n%s", diff)
 	}
 	if cmp.Equal(before["sam"], unfollowed) {
@@ -78,17 +78,17 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	for _, as := range []string{"hank", "blair", "sam"} {
 		n.Must("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
 	}
-	gone := seenBy(n, "sam", post["sam"])
-	if diff := cmp.Diff(gone, seenBy(n, "blair", post["blair"])); diff != "" {
+	gone := readOthersActs(n, "sam", post["sam"])
+	if diff := cmp.Diff(gone, readOthersActs(n, "blair", post["blair"])); diff != "" {
 		t.Errorf("after an unlike blair sees another answer than sam:\n%s", diff)
 	}
-	if hanks := seenBy(n, "hank", post["hank"]).(map[string]any); !cmp.Equal(hanks["node"], gone.(map[string]any)["node"]) {
+	if hanks := readOthersActs(n, "hank", post["hank"]).(map[string]any); !cmp.Equal(hanks["node"], gone.(map[string]any)["node"]) {
 		t.Errorf("after an unlike hank is shown %v", hanks["node"])
 	}
 	// On another user's post, the list of likes omits users who hide from the viewer or block them.
 	n.Must("dave", mutLike, map[string]any{"v": post["sam"]}, nil)
 	for as, want := range map[string]int{"sam": 1, "hank": 0, "blair": 0} {
-		node := seenBy(n, as, post["sam"]).(map[string]any)["node"].(map[string]any)
+		node := readOthersActs(n, as, post["sam"]).(map[string]any)["node"].(map[string]any)
 		if likers := keysOf(t, node["likes"].(map[string]any)["nodes"]); len(likers) != want {
 			t.Errorf("%s reads that %v like the post of sam", as, likers)
 		}

@@ -18,30 +18,32 @@ import (
 	"tidings/tests/world"
 )
 
-// lines are sockets to a node, one for each user, on which the users send one operation after the other.
-type lines struct {
-	node *world.Node
-	open map[string]*line // by user
+// userSockets are sockets to a node, one for each user, on which the users send one operation after the other.
+type userSockets struct {
+	node   *world.Node
+	byUser map[string]*userSocket // by user
 }
 
-// line is one user's socket.
-type line struct {
-	conn  *websocket.Conn
-	asked int       // operations that were sent on this socket
-	used  time.Time // when the last one was sent
+// userSocket is one user's socket.
+type userSocket struct {
+	conn           *websocket.Conn
+	sentOperations int       // operations that were sent on this socket
+	lastUsedAt     time.Time // when the last one was sent
 }
 
-// perLine is how many operations fit into the messages that a socket may send at once.
-const perLine = 15
+// operationsPerSocket is how many operations fit into the messages that a socket may send at once.
+const operationsPerSocket = 15
 
-// longestUnused is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the server
+// maxIdleTime is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the server
 // closes it in the end.
-const longestUnused = 10 * time.Second
+const maxIdleTime = 10 * time.Second
 
-func newLines(n *world.Node) *lines { return &lines{node: n, open: map[string]*line{}} }
+func newUserSockets(n *world.Node) *userSockets {
+	return &userSockets{node: n, byUser: map[string]*userSocket{}}
+}
 
 // ask sends an operation of any kind as a user and returns the first message.
-func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (got world.Answer) {
+func (l *userSockets) ask(t *testing.T, as, query string, variables map[string]any) (got world.Answer) {
 	t.Helper()
 	id := l.begin(t, as, query, variables)
 	message := l.next(t, as, id)
@@ -57,19 +59,19 @@ func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (g
 }
 
 // begin starts an operation and returns its ID.
-func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
+func (l *userSockets) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
 	t.Helper()
-	at := l.open[as]
-	if at != nil && (at.asked == perLine || time.Since(at.used) > longestUnused) {
+	at := l.byUser[as]
+	if at != nil && (at.sentOperations == operationsPerSocket || time.Since(at.lastUsedAt) > maxIdleTime) {
 		_ = at.conn.Close()
 		at = nil
 	}
 	if at == nil {
 		at = l.dial(t, as)
 	}
-	at.asked++
-	at.used = time.Now()
-	id = strconv.Itoa(at.asked)
+	at.sentOperations++
+	at.lastUsedAt = time.Now()
+	id = strconv.Itoa(at.sentOperations)
 	payload, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +80,7 @@ func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) 
 	return id
 }
 
-func (l *lines) dial(t *testing.T, as string) *line {
+func (l *userSockets) dial(t *testing.T, as string) *userSocket {
 	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
 	conn, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(l.node.URL, "http")+"/graphql", http.Header{})
@@ -86,14 +88,14 @@ func (l *lines) dial(t *testing.T, as string) *line {
 		t.Fatal(err)
 	}
 	l.node.TB.Cleanup(func() { _ = conn.Close() })
-	l.open[as] = &line{conn: conn}
+	l.byUser[as] = &userSocket{conn: conn}
 	l.send(t, as, `{"type":"connection_init","payload":{"authorization":"Bearer dev:`+as+`"}}`)
-	return l.open[as]
+	return l.byUser[as]
 }
 
-func (l *lines) send(t *testing.T, as, message string) {
+func (l *userSockets) send(t *testing.T, as, message string) {
 	t.Helper()
-	if err := l.open[as].conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+	if err := l.byUser[as].conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -105,13 +107,13 @@ type frame struct {
 }
 
 // next reads the next message about an operation, or about any operation if id is "".
-func (l *lines) next(t *testing.T, as, id string) (message frame) {
+func (l *userSockets) next(t *testing.T, as, id string) (message frame) {
 	t.Helper()
-	if err := l.open[as].conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := l.byUser[as].conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	for {
-		_, text, err := l.open[as].conn.ReadMessage()
+		_, text, err := l.byUser[as].conn.ReadMessage()
 		if err != nil {
 			t.Fatalf("the socket of %s: %v", as, err)
 		}
@@ -123,24 +125,24 @@ func (l *lines) next(t *testing.T, as, id string) (message frame) {
 	}
 }
 
-// stage is a running node on which dave hides from hank, has blocked blair and muted mel, and has removed gary from the
+// relationsNode is a running node on which dave hides from hank, has blocked blair and muted mel, and has removed gary from the
 // group with alice; sam has no relation to dave. All of them follow alice; hank, blair and mel followed dave before that, and
 // dave follows mel.
-type stage struct {
+type relationsNode struct {
 	*world.Node
-	*lines
-	shape       schemaShape
-	group, mine string                // the group, and hank's post
-	direct      map[string]string     // alice's conversations, by the other person
-	fields      map[string]string     // ID of an operation -> the field that it subscribes to, see watch
-	first       map[string]eventsByID // each person's first events, see watch
+	*userSockets
+	shape            schemaShape
+	group, hanksPost string                // the group, and hank's post
+	directTalks      map[string]string     // alice's conversations, by the other person
+	fields           map[string]string     // ID of an operation -> the field that it subscribes to, see watch
+	firstEvents      map[string]eventsByID // each person's first events, see watch
 }
 
-func newStage(t *testing.T) *stage {
+func startRelationsNode(t *testing.T) *relationsNode {
 	t.Helper()
-	s := &stage{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: selectAll})}
-	s.lines, s.shape = newLines(s.Node), shape(s.Node)
-	s.People("alice", "dave", "hank", "blair", "mel", "gary", "sam")
+	s := &relationsNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: raiseQueryLimits})}
+	s.userSockets, s.shape = newUserSockets(s.Node), readShape(s.Node)
+	s.CreateUsers("alice", "dave", "hank", "blair", "mel", "gary", "sam")
 	for _, reader := range []string{"hank", "blair", "mel", "dave"} {
 		s.Follow(reader, "alice")
 		if reader != "dave" {
@@ -155,25 +157,25 @@ func newStage(t *testing.T) *stage {
 	}
 	s.Must("dave", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice","user:gary"]}){conversation{id}}}`, nil, &made)
 	s.group = made.CreateConversation.Conversation.ID
-	s.direct = map[string]string{}
+	s.directTalks = map[string]string{}
 	for _, with := range []string{"hank", "blair", "gary", "sam", "dave"} {
 		s.Must("alice", `mutation($u:ID!){createConversation(input:{kind:DIRECT,memberIds:[$u]}){conversation{id}}}`, map[string]any{"u": "user:" + with}, &made)
-		s.direct[with] = made.CreateConversation.Conversation.ID
+		s.directTalks[with] = made.CreateConversation.Conversation.ID
 	}
-	s.mine = s.Node.Publish("hank", "mine")
+	s.hanksPost = s.Node.Publish("hank", "mine")
 	s.Must("dave", `mutation($c:ID!){hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}}
 		mute(input:{userId:"user:mel"}){user{id}} removeMembers(input:{conversationId:$c,userIds:["user:gary"]}){conversation{id}}}`, map[string]any{"c": s.group}, nil)
 	s.Must("host:ingest", `mutation{setSegments(input:{userId:"user:dave",segments:["vip"]}){user{id}}}`, nil, nil)
-	s.quiet()
+	s.waitQuiet()
 	return s
 }
 
-// quiet waits until no job is left except jobs planned for later.
-func (s *stage) quiet() {
+// waitQuiet waits until no job is left except jobs planned for later.
+func (s *relationsNode) waitQuiet() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
 		soon := s.Clock.Now().Add(10 * time.Minute)
-		waits, err := jobs.Waits(s.TB.Context(), s.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyWaits(s.TB.Context(), s.Store, math.MaxInt64, soon, soon)
 		if err != nil {
 			s.TB.Fatal(err)
 		}
@@ -181,8 +183,8 @@ func (s *stage) quiet() {
 	})
 }
 
-// acts runs actions of dave, and of the host application for dave, that hank, blair, gary and sam may not see.
-func (s *stage) acts() {
+// runHiddenActs runs actions of dave, and of the host application for dave, that hank, blair, gary and sam may not see.
+func (s *relationsNode) runHiddenActs() {
 	s.TB.Helper()
 	s.Publish("dave", publicWord+" for @hank and @blair")
 	var shows struct {
@@ -195,26 +197,26 @@ func (s *stage) acts() {
 	s.Must("dave", `mutation($a:ID!,$b:ID!,$c:ID!,$m:ID!,$g:ID!,$t:String!){startShow(input:{showId:$a}){show{id}} b:startShow(input:{showId:$b}){show{id}}
 		endShow(input:{showId:$b}){show{id}} cancelShow(input:{showId:$c}){show{id}} sendMessage(input:{conversationId:$g,body:$t}){message{id}}
 		publishPost(input:{body:$t,parentId:$m}){post{id}}}`,
-		map[string]any{"a": shows.A.Show.ID, "b": shows.B.Show.ID, "c": shows.C.Show.ID, "m": s.mine, "g": s.group, "t": privateWord + " for @hank"}, nil)
+		map[string]any{"a": shows.A.Show.ID, "b": shows.B.Show.ID, "c": shows.C.Show.ID, "m": s.hanksPost, "g": s.group, "t": privateWord + " for @hank"}, nil)
 	s.Must("dave", `mutation($g:ID!,$t:String!){sendMessage(input:{conversationId:$g,body:$t,mentionIds:["user:alice"]}){message{id}}}`, map[string]any{"g": s.group, "t": privateWord}, nil)
 	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id:siteMessageId}}
 		publishAnnouncement(input:{title:$t,content:"c",segments:["vip"]}){announcement{id}} raiseDot(input:{name:"vips",segments:["vip"]}){name}}`,
 		map[string]any{"t": privateWord}, nil)
-	s.quiet()
+	s.waitQuiet()
 }
 
 // watch subscribes people to every subscription without a required argument. It keeps the fields by the IDs of their operations,
 // and each person's first events.
-func (s *stage) watch(t *testing.T, people ...string) {
+func (s *relationsNode) watch(t *testing.T, people ...string) {
 	t.Helper()
-	s.fields, s.first = map[string]string{}, map[string]eventsByID{}
+	s.fields, s.firstEvents = map[string]string{}, map[string]eventsByID{}
 	for _, as := range people {
 		for _, field := range s.shape.types["Subscription"].Fields {
 			if field.Name != "conversationChanged" {
-				s.fields[s.begin(t, as, "subscription{"+field.Name+s.shape.event(field)+"}", nil)] = field.Name
+				s.fields[s.begin(t, as, "subscription{"+field.Name+s.shape.selectEvent(field)+"}", nil)] = field.Name
 			}
 		}
-		s.first[as] = s.events(t, as)
+		s.firstEvents[as] = s.readEvents(t, as)
 	}
 	if len(s.fields) < 3 {
 		t.Fatalf("introspection shows the subscriptions %v", s.fields)
@@ -224,8 +226,8 @@ func (s *stage) watch(t *testing.T, people ...string) {
 // eventsByID are events, in order, by the IDs of their operations.
 type eventsByID map[string][]string
 
-// events reads a person's subscriptions until each has delivered an event.
-func (s *stage) events(t *testing.T, as string) eventsByID {
+// readEvents reads a person's subscriptions until each has delivered an event.
+func (s *relationsNode) readEvents(t *testing.T, as string) eventsByID {
 	t.Helper()
 	events := eventsByID{}
 	for len(events) < len(s.fields) {
@@ -238,19 +240,19 @@ func (s *stage) events(t *testing.T, as string) eventsByID {
 	return events
 }
 
-// hearsOfAliceAlone lets alice act, after the hidden actions, and checks that every event for each person is about her alone.
-func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
+// wantEventsOfAliceAlone lets alice act, after the hidden actions, and checks that every event for each person is about her alone.
+func (s *relationsNode) wantEventsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
 	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
-	s.OnShow("alice", "startShow", s.Schedule("alice", "for all", s.Clock.Now().Add(time.Hour)))
+	s.MutateShow("alice", "startShow", s.Schedule("alice", "for all", s.Clock.Now().Add(time.Hour)))
 	for _, as := range people {
-		s.Must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"for all"}){message{id}}}`, map[string]any{"c": s.direct[as]}, nil)
+		s.Must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"for all"}){message{id}}}`, map[string]any{"c": s.directTalks[as]}, nil)
 	}
 	for _, as := range people {
-		for id, payloads := range s.events(t, as) {
+		for id, payloads := range s.readEvents(t, as) {
 			for _, payload := range payloads {
-				if strings.Contains(payload, "canary") || !s.isOfAlice(t, s.fields[id], payload, s.first[as][id][0]) {
-					t.Errorf("%s of %s shows %s; at first it showed %s", s.fields[id], as, payload, s.first[as][id][0])
+				if strings.Contains(payload, "canary") || !s.isOfAlice(t, s.fields[id], payload, s.firstEvents[as][id][0]) {
+					t.Errorf("%s of %s shows %s; at first it showed %s", s.fields[id], as, payload, s.firstEvents[as][id][0])
 				}
 			}
 		}
@@ -261,7 +263,7 @@ func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 // show nothing of them. Only badges may be sent again unchanged, because their version also counts announcements to other users.
 // The subscriptions are found by introspection.
 func TestNoEventShowsHiddenItems(t *testing.T) {
-	s := newStage(t)
+	s := startRelationsNode(t)
 	people := []string{"hank", "blair", "gary", "sam"}
 	query := fmt.Sprintf("subscription{conversationChanged(conversationId:%q){conversation{title}}}", s.group)
 	for _, as := range append(people, "mel") {
@@ -270,22 +272,22 @@ func TestNoEventShowsHiddenItems(t *testing.T) {
 		}
 	}
 	s.watch(t, people...)
-	s.acts()
-	s.hearsOfAliceAlone(t, people...)
+	s.runHiddenActs()
+	s.wantEventsOfAliceAlone(t, people...)
 }
 
 // A user who has muted an author gets no event about the author's posts and shows either.
 func TestNoEventShowsMutedAuthors(t *testing.T) {
-	s := newStage(t)
+	s := startRelationsNode(t)
 	s.watch(t, "dave")
 	s.Publish("mel", publicWord)
-	s.OnShow("mel", "startShow", s.Schedule("mel", publicWord, s.Clock.Now().Add(time.Hour)))
-	s.quiet()
-	s.hearsOfAliceAlone(t, "dave")
+	s.MutateShow("mel", "startShow", s.Schedule("mel", publicWord, s.Clock.Now().Add(time.Hour)))
+	s.waitQuiet()
+	s.wantEventsOfAliceAlone(t, "dave")
 }
 
-// heard is an event of badgesChanged, homeFeedChanged or liveBoardChanged.
-type heard struct {
+// pushedEvent is an event of badgesChanged, homeFeedChanged or liveBoardChanged.
+type pushedEvent struct {
 	Data struct {
 		BadgesChanged   world.Badges
 		HomeFeedChanged struct {
@@ -300,9 +302,9 @@ type heard struct {
 }
 
 // isOfAlice reports whether an event is about alice alone: her post, her show or her message. first is the subscription's first event.
-func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
+func (s *relationsNode) isOfAlice(t *testing.T, field, payload, first string) bool {
 	t.Helper()
-	var now, before heard
+	var now, before pushedEvent
 	world.Decode(t, []byte(payload), &now)
 	world.Decode(t, []byte(first), &before)
 	switch field {

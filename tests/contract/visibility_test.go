@@ -24,25 +24,25 @@ var (
 	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`) // times in answers
 )
 
-// places are the arguments that name a position in the viewer's own list. The item at the position may have been deleted or
+// positionArguments are the arguments that name a position in the viewer's own list. The item at the position may have been deleted or
 // hidden since, so these arguments accept the ID of an item that the viewer could see before, without revealing anything of it.
 // The ID of an item that was hidden from the start gets the answer for a missing item, as everywhere.
-var places = []string{
+var positionArguments = []string{
 	"Query.viewer.homeFeed.lastId", "Query.viewer.homeFeed.newerThan", "Query.viewer.liveBoard.lastId", "Mutation.markHomeFeedSeen.input.upTo",
 	"Mutation.ingest.events.do.markHomeFeedSeen.upTo",
 }
 
-// secrets is a node where dave hides all items from hank and blocks blair, who both saw them before; sam has no relation to
+// hidingNode is a node where dave hides all items from hank and blocks blair, who both saw them before; sam has no relation to
 // dave and sees public items. Every hidden text contains a word that the test searches for.
-type secrets struct {
+type hidingNode struct {
 	*world.Node
-	lines     *lines // sockets, for operations over sockets
-	sockets   bool   // all operations are sent over sockets
-	shape     schemaShape
-	published []string       // items that hank and blair saw before and may not see now
-	unshown   []string       // items that hank and blair may not see and never saw
-	private   []string       // items that nobody except dave and alice may see
-	given     map[string]any // the values of other fields that a request needs, by name
+	userSockets *userSockets // sockets, for operations over sockets
+	overSockets bool         // all operations are sent over sockets
+	shape       schemaShape
+	published   []string       // items that hank and blair saw before and may not see now
+	unshown     []string       // items that hank and blair may not see and never saw
+	private     []string       // items that nobody except dave and alice may see
+	fieldValues map[string]any // the values of other fields that a request needs, by name
 }
 
 const (
@@ -50,18 +50,18 @@ const (
 	privateWord = "canary-private"   // in texts of the private items
 )
 
-// selectAll raises the limits so that a request can select everything around an ID. The usual limits would refuse it before
+// raiseQueryLimits raises the limits so that a request can select everything around an ID. The usual limits would refuse it before
 // the ID is read. It also sets a push key, without which no device can be registered.
-func selectAll(cfg *node.Config) {
+func raiseQueryLimits(cfg *node.Config) {
 	cfg.QueryTokens, cfg.QueryFields, cfg.QueryAliases, cfg.QueryCost = 100_000, 10_000, 10_000, 100_000_000
 	cfg.VAPIDPrivateKey, cfg.VAPIDSubject = strings.Repeat("A", 42)+"E", "mailto:ops@example.com"
 }
 
-func newSecrets(t *testing.T, database string) *secrets {
+func startHidingNode(t *testing.T, database string) *hidingNode {
 	t.Helper()
-	s := &secrets{Node: world.StartNode(t, world.NodeOptions{Database: database, Redis: "embedded", Manual: true, Change: selectAll})}
-	s.shape, s.lines = shape(s.Node), newLines(s.Node)
-	s.People("alice", "dave", "hank", "blair", "sam")
+	s := &hidingNode{Node: world.StartNode(t, world.NodeOptions{Database: database, Redis: "embedded", Manual: true, Change: raiseQueryLimits})}
+	s.shape, s.userSockets = readShape(s.Node), newUserSockets(s.Node)
+	s.CreateUsers("alice", "dave", "hank", "blair", "sam")
 	for _, reader := range []string{"hank", "blair", "alice"} {
 		s.Follow(reader, "dave")
 	}
@@ -91,7 +91,7 @@ func newSecrets(t *testing.T, database string) *secrets {
 }
 
 // publishUnseen publishes while dave hides from hank and blocks blair.
-func (s *secrets) publishUnseen() {
+func (s *hidingNode) publishUnseen() {
 	s.TB.Helper()
 	deleted, show := s.Publish("dave", publicWord), s.schedule("dave", publicWord, 1)
 	s.Must("dave", `mutation($p:ID!,$s:ID!){deletePost(input:{postId:$p}){changed} startShow(input:{showId:$s}){changed}}`, map[string]any{"p": deleted, "s": show}, nil)
@@ -100,7 +100,7 @@ func (s *secrets) publishUnseen() {
 }
 
 // keepPrivate creates items that nobody except dave and alice may see.
-func (s *secrets) keepPrivate() {
+func (s *hidingNode) keepPrivate() {
 	s.TB.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -149,7 +149,7 @@ func (s *secrets) keepPrivate() {
 }
 
 // publishUnder publishes an answer to a post.
-func (s *secrets) publishUnder(as, parent, body string) string {
+func (s *hidingNode) publishUnder(as, parent, body string) string {
 	s.TB.Helper()
 	var data struct {
 		PublishPost struct{ Post struct{ ID string } }
@@ -159,7 +159,7 @@ func (s *secrets) publishUnder(as, parent, body string) string {
 }
 
 // schedule announces a show that starts in this number of hours.
-func (s *secrets) schedule(as, title string, hours int) string {
+func (s *hidingNode) schedule(as, title string, hours int) string {
 	s.TB.Helper()
 	var data struct {
 		ScheduleShow struct{ Show struct{ ID string } }
@@ -169,11 +169,11 @@ func (s *secrets) schedule(as, title string, hours int) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// sendBy sends an ID by a way as a user; the host application sends an event for the user. raw is the text of the response. answer
+// sendID sends an ID in an argument as a user; the host application sends an event for the user. raw is the text of the response. answer
 // is the response after normalize has replaced the values that may differ.
-func (s *secrets) sendBy(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
+func (s *hidingNode) sendID(t *testing.T, w idArgument, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
-	value, err := s.shape.value(w.in, id, s.given)
+	value, err := s.shape.value(w.in, id, s.fieldValues)
 	if err != nil {
 		t.Fatalf("%s: %v", w.name(), err)
 	}
@@ -182,10 +182,10 @@ func (s *secrets) sendBy(t *testing.T, w way, as, id string, words ...string) (a
 	if w.path[0].Name == "ingest" {
 		as = "host:ingest"
 	}
-	if w.root == "Subscription" || s.sockets {
-		got = s.lines.ask(t, as, s.shape.request(w, s.given), variables)
+	if w.root == "Subscription" || s.overSockets {
+		got = s.userSockets.ask(t, as, s.shape.request(w, s.fieldValues), variables)
 	} else {
-		got = s.Ask(as, s.shape.request(w, s.given), variables)
+		got = s.Ask(as, s.shape.request(w, s.fieldValues), variables)
 	}
 	text, err := json.Marshal(got)
 	if err != nil {
@@ -208,16 +208,16 @@ func missingID(id string) string {
 // For every argument of the schema, the ID of an item hidden from the viewer gets exactly the answer of an ID that does not
 // exist. The arguments are found by introspection, so new arguments are tested without a change here.
 func TestHiddenItemsAnswerLikeMissingOnes(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
-	for _, s.sockets = range []bool{false, true} {
-		t.Run(map[bool]string{false: "HTTP", true: "WebSocket"}[s.sockets], func(t *testing.T) { hidesEverywhere(t, s) })
+	s := startHidingNode(t, sqltest.SQLite(t))
+	for _, s.overSockets = range []bool{false, true} {
+		t.Run(map[bool]string{false: "HTTP", true: "WebSocket"}[s.overSockets], func(t *testing.T) { wantHiddenEverywhere(t, s) })
 	}
 }
 
-// hidesEverywhere sends the ID of each hidden item in every argument, and compares the answer with the answer for a missing
+// wantHiddenEverywhere sends the ID of each hidden item in every argument, and compares the answer with the answer for a missing
 // ID.
-func hidesEverywhere(t *testing.T, s *secrets) {
-	ways := s.testedWays()
+func wantHiddenEverywhere(t *testing.T, s *hidingNode) {
+	ways := s.testedArguments()
 	if len(ways) < 80 {
 		t.Fatalf("introspection shows %d arguments that take an id", len(ways))
 	}
@@ -226,15 +226,15 @@ func hidesEverywhere(t *testing.T, s *secrets) {
 		if as != "sam" {
 			secret = slices.Concat(s.private, s.published, s.unshown)
 		}
-		s.owns(as)
+		s.createOwnObjects(as)
 		for _, w := range ways {
 			for _, id := range secret {
-				want, _ := s.sendBy(t, w, as, missingID(id))
-				got, raw := s.sendBy(t, w, as, id)
+				want, _ := s.sendID(t, w, as, missingID(id))
+				got, raw := s.sendID(t, w, as, id)
 				if strings.Contains(raw, privateWord) || as != "sam" && strings.Contains(raw, publicWord) {
 					t.Errorf("%s, as %s, shows %s: %s", w.name(), as, id, raw)
 				}
-				position := slices.Contains(places, w.name()) && slices.Contains(s.published, id)
+				position := slices.Contains(positionArguments, w.name()) && slices.Contains(s.published, id)
 				if diff := cmp.Diff(want, got); diff != "" && !position {
 					t.Errorf("%s, as %s, tells %s from what never was:\n%s", w.name(), as, id, diff)
 				}
@@ -248,25 +248,25 @@ var rightKind = regexp.MustCompile("beyond the newest|is not of conversation:|wa
 
 // Every argument accepts an ID of some kind. If the request were refused for another reason, the other tests would prove nothing.
 func TestEveryArgumentTakesAnID(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
-	s.owns("sam")
+	s := startHidingNode(t, sqltest.SQLite(t))
+	s.createOwnObjects("sam")
 	kinds := append(slices.Concat(s.private, s.published), "user:nobody0", "announcement:"+strings.Repeat("0", services.PostIDLetters))
-	for _, w := range s.testedWays() {
+	for _, w := range s.testedArguments() {
 		answers := map[string]any{}
 		takes := slices.ContainsFunc(kinds, func(id string) bool {
-			_, raw := s.sendBy(t, w, "sam", missingID(id))
+			_, raw := s.sendID(t, w, "sam", missingID(id))
 			answers[id] = raw
 			return !strings.Contains(raw, "INVALID") || rightKind.MatchString(raw)
 		})
 		if !takes {
-			t.Errorf("%s takes nothing: %v\n%s", w.name(), answers, s.shape.request(w, s.given))
+			t.Errorf("%s takes nothing: %v\n%s", w.name(), answers, s.shape.request(w, s.fieldValues))
 		}
 	}
 }
 
-// testedWays returns the ways of the schema, except the events of the host application itself and the argument for an event's user.
-func (s *secrets) testedWays() []way {
-	return slices.DeleteFunc(s.shape.ways(), func(w way) bool {
+// testedArguments returns the ID arguments of the schema, except the events of the host application itself and the argument for an event's user.
+func (s *hidingNode) testedArguments() []idArgument {
+	return slices.DeleteFunc(s.shape.idArguments(), func(w idArgument) bool {
 		if w.path[0].Name != "ingest" {
 			return false
 		}
@@ -282,8 +282,8 @@ func (s *secrets) testedWays() []way {
 	})
 }
 
-// owns creates a user's own objects, which requests need beside the tested ID.
-func (s *secrets) owns(as string) {
+// createOwnObjects creates a user's own objects, which requests need beside the tested ID.
+func (s *hidingNode) createOwnObjects(as string) {
 	s.TB.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -293,7 +293,7 @@ func (s *secrets) owns(as string) {
 	}
 	s.Must(as, `{viewer{liveBoard{sessionId}}}`, nil, &board)
 	s.Must(as, `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice"]}){conversation{id}}}`, nil, &data)
-	s.given = map[string]any{
+	s.fieldValues = map[string]any{
 		"as": "user:" + as, "userId": "user:alice", "messageId": "message:0000002000001", "fromMessageId": "message:0000002000001", "conversationId": data.CreateConversation.Conversation.ID, "userIds": []string{"user:alice"}, "memberIds": []string{"user:alice"},
 		"kind": "GROUP", "plannedAt": s.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339), "replayUrl": "https://example.org/replay",
 		"postId": s.Publish(as, "own"), "showId": s.schedule(as, "own", 1), "to": []string{"user:alice"}, "code": "news",
@@ -303,7 +303,7 @@ func (s *secrets) owns(as string) {
 
 // After an unhide or unblock, items are listed again, and notifications are as if the items had never been hidden.
 func TestItemsShownAgainAreListed(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := startHidingNode(t, sqltest.SQLite(t))
 	s.Must("dave", `mutation{unhideFrom(input:{userId:"user:hank"}){user{id}} unblock(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
 	s.Settle()
 	for as, want := range map[string]string{"hank": "COMMENT HOST MENTION REMINDER", "blair": "HOST MENTION REMINDER"} {
@@ -334,7 +334,7 @@ func TestItemsShownAgainAreListed(t *testing.T) {
 
 // Lists do not show hidden items, and badges do not count them; notifications that hank and blair got before are withdrawn.
 func TestListsShowNothingHidden(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := startHidingNode(t, sqltest.SQLite(t))
 	for as, words := range map[string][]string{"sam": {privateWord}, "hank": {privateWord, publicWord}, "blair": {privateWord, publicWord}} {
 		for _, field := range s.shape.types["Viewer"].Fields {
 			required := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })
@@ -345,7 +345,7 @@ func TestListsShowNothingHidden(t *testing.T) {
 			if slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "first" }) {
 				size = "(first:10)" // is the whole list, and not too expensive
 			}
-			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s%s}}", field.Name, size, s.shape.selection(field.Type.namedType(), 4)), nil)
+			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s%s}}", field.Name, size, s.shape.selectType(field.Type.namedType(), 4)), nil)
 			if len(got.Errors) > 0 {
 				t.Errorf("%s as %s: %v", field.Name, as, got.Errors)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // Jobs of one group that are committed together become one job, without the jobs of a function that failed.
-func TestGroupedJobsAreOne(t *testing.T) {
+func TestGroupedJobsBecomeOneJob(t *testing.T) {
 	each(t, func(b *bundle) {
 		grouped := func(kind, group, name string) jobs.NewJob {
 			return jobs.NewJob{Kind: kind, Group: group, Payload: []byte(name)}
@@ -36,10 +36,10 @@ func TestGroupedJobsAreOne(t *testing.T) {
 		if errs[0] != nil || !errors.Is(errs[1], broken) || errs[2] != nil {
 			b.t.Errorf("the parts: %v", errs)
 		}
-		equal(b.t, names(b.claim(10, "a")), []string{"by itself", "one\nthree\nfive", "two"})
-		equal(b.t, names(b.claim(10, "b")), []string{"four"})
+		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"by itself", "one\nthree\nfive", "two"})
+		equal(b.t, payloadsOf(b.claim(10, "b")), []string{"four"})
 		b.enqueue(grouped("a", "1", "alone"))
-		equal(b.t, names(b.claim(10, "a")), []string{"alone"})
+		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"alone"})
 		if errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{func(tx *sql.Tx) error {
 			_ = jobs.Enqueue(b.ctx, tx, grouped("a", "1", "undone")) // never fails, because a grouped job is added at the commit
 			return broken
@@ -50,24 +50,24 @@ func TestGroupedJobsAreOne(t *testing.T) {
 	})
 }
 
-// Transactions run their ends (sql.End) in one order, whichever end got a value first. So two transactions take the locks of their ends
+// Transactions run their ends (sql.EndHook) in one order, whichever end got a value first. So two transactions take the locks of their ends
 // in one order too, and do not deadlock.
 func TestEndsRunInOneOrder(t *testing.T) {
 	var ran []string
-	end := func(name string) *sql.End {
-		return sql.NewEnd(func(_ context.Context, _ *sql.Tx, values []any) error {
+	end := func(name string) *sql.EndHook {
+		return sql.NewEndHook(func(_ context.Context, _ *sql.Tx, values []any) error {
 			for _, value := range values {
 				ran = append(ran, fmt.Sprint(name, value))
 			}
 			return nil
 		})
 	}
-	ends := []*sql.End{end("a"), end("b"), end("c")}
+	ends := []*sql.EndHook{end("a"), end("b"), end("c")}
 	each(t, func(b *bundle) {
 		keep := func(order ...int) func(*sql.Tx) error {
 			return func(tx *sql.Tx) error {
 				for _, i := range order {
-					tx.Keep(ends[i], i)
+					tx.KeepForEnd(ends[i], i)
 				}
 				return nil
 			}
@@ -104,15 +104,15 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 		}
 		equal(b.t, len(must(people.IDs(b.ctx, b.Bundle.DB, []string{"alice", "bob"}))(b.t)), 0)
 		b.write(fact("alice"))
-		equal(b.t, names(b.claim(10, "a")), []string{"alice"})
+		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"alice"})
 	})
 }
 
-// A panic of an end (sql.End) undoes its transaction too, and ends neither the process nor SQLite's writer.
+// A panic of an end (sql.EndHook) undoes its transaction too, and ends neither the process nor SQLite's writer.
 func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
-	explode := sql.NewEnd(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
+	explode := sql.NewEndHook(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
 	keeps := func(tx *sql.Tx) error {
-		tx.Keep(explode, 1)
+		tx.KeepForEnd(explode, 1)
 		return nil
 	}
 	each(t, func(b *bundle) {
@@ -121,6 +121,6 @@ func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
 			wantCode(b.t, err, services.Internal)
 		}
 		b.write(put(b.ctx, 3))
-		equal(b.t, b.published(), []services.PostID{3})
+		equal(b.t, b.publishedPosts(), []services.PostID{3})
 	})
 }

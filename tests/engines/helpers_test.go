@@ -67,7 +67,7 @@ func equal(t tester, got, want any) {
 // wantCode checks the code of an error.
 func wantCode(t tester, err error, want services.Code) {
 	t.Helper()
-	sqltest.Coded(t, err, want)
+	sqltest.WantCode(t, err, want)
 }
 
 // Tests of this package write posts as plain rows, because services/posts is a package above the engines.
@@ -85,5 +85,5 @@ func putPost(ctx context.Context, tx *sql.Tx, author services.UserID, id service
 
 // postsOf lists the posts of the first author, the newest first.
 func postsOf(ctx context.Context, s *sql.DB) ([]services.PostID, error) {
-	return sql.Column[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
+	return sql.ReadColumn[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
 }

@@ -25,8 +25,8 @@ func (b *bundle) claim(limit int, kinds ...string) []jobs.Job {
 	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, lease))(b.t)
 }
 
-// names returns the payloads of jobs.
-func names(queued []jobs.Job) (list []string) {
+// payloadsOf returns the payloads of jobs.
+func payloadsOf(queued []jobs.Job) (list []string) {
 	for _, job := range queued {
 		list = append(list, string(job.Payload))
 	}
@@ -82,8 +82,8 @@ func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
 		at("b", "later", time.Hour)
 		equal(b.t, len(b.claim(10, "a", "b")), 0)
 		b.clock.advance(time.Minute)
-		equal(b.t, names(b.claim(3, "a", "b")), []string{"1", "2", "3"})
-		equal(b.t, names(b.claim(3, "a", "b")), []string{"4"})
+		equal(b.t, payloadsOf(b.claim(3, "a", "b")), []string{"1", "2", "3"})
+		equal(b.t, payloadsOf(b.claim(3, "a", "b")), []string{"4"})
 		equal(b.t, len(b.claim(0, "c")), 0)
 		equal(b.t, len(b.claim(3)), 0)
 	})
@@ -107,12 +107,12 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
 		queued := b.claim(10, "a", "b")
-		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // for each key the last job, at the position of the first
-		b.wantCounts(7, 0)                                           // including the held job and the planned job
+		equal(b.t, payloadsOf(queued), []string{"6", "2", "3", "5", "7"}) // for each key the last job, at the position of the first
+		b.wantCounts(7, 0)                                                // including the held job and the planned job
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)
 		b.clock.advance(time.Hour)
-		equal(b.t, names(b.claim(10, "a", "b")), []string{"later"})
+		equal(b.t, payloadsOf(b.claim(10, "a", "b")), []string{"later"})
 	})
 }
 
@@ -124,7 +124,7 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 		equal(b.t, len(b.claim(10, "a")), 0)
 		b.clock.advance(time.Microsecond)
 		now := b.claim(10, "a")
-		equal(b.t, names(now), []string{"1", "2"})
+		equal(b.t, payloadsOf(now), []string{"1", "2"})
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
 		if err := errors.Join(jobs.Release(b.ctx, b.DB, late, b.clock.Now()), jobs.Extend(b.ctx, b.DB, late, 10*time.Hour)); err != nil {
 			b.t.Fatal(err)
@@ -182,14 +182,14 @@ func TestExtendAndRelease(t *testing.T) {
 			b.t.Fatal(err)
 		}
 		b.clock.advance(lease / 2)
-		equal(b.t, names(b.claim(10, "a")), []string{"2"})
+		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"2"})
 		if err := jobs.Release(b.ctx, b.DB, queued[:1], b.clock.Now().Add(time.Second)); err != nil {
 			b.t.Fatal(err)
 		}
 		equal(b.t, len(b.claim(10, "a")), 0)
 		b.clock.advance(time.Second)
 		again := b.claim(10, "a")
-		equal(b.t, names(again), []string{"1"})
+		equal(b.t, payloadsOf(again), []string{"1"})
 		equal(b.t, again[0].Tries, 0)
 	})
 }
@@ -240,11 +240,11 @@ func TestSplitIsAtomic(t *testing.T) {
 		if err := split(now); err != nil {
 			b.t.Error(err)
 		}
-		equal(b.t, names(b.claim(10, "a")), []string{"part 1", "part 2"})
+		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"part 1", "part 2"})
 	})
 }
 
-func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
+func TestAnUndoneWriteQueuesNoJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		err := b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(jobs.Enqueue(b.ctx, tx, job("1", "")), errMine) })
 		if !errors.Is(err, errMine) {
@@ -282,7 +282,7 @@ func TestClaimAtOnce(t *testing.T) {
 						}
 					}
 					mu.Lock()
-					got = append(got, names(claimed)...)
+					got = append(got, payloadsOf(claimed)...)
 					done := len(got) >= queued
 					mu.Unlock()
 					if done {

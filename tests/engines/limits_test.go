@@ -14,8 +14,8 @@ import (
 
 var errFull = errors.New("there is no room")
 
-// ownedCells is the limit of how many rows of the table owned an owner may have.
-var ownedCells = sql.NewLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
+// ownedCellLimit is the limit of how many rows of the table owned an owner may have.
+var ownedCellLimit = sql.NewLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
 	SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE (SELECT count(*) FROM owned WHERE owner = c.owner) > c.most)`))
 
 // addUnder returns a function that inserts a row of an owner if fewer than most are there. keep says whether it keeps the limit.
@@ -31,7 +31,7 @@ func addUnder(ctx context.Context, owner services.UserID, cell, most int, keep b
 			return errFull
 		}
 		if keep {
-			tx.KeepLimit(ownedCells, owner, most)
+			tx.KeepLimit(ownedCellLimit, owner, most)
 		}
 		_, err := tx.Run(ctx, insert, owner, cell)
 		return err

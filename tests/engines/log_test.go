@@ -151,12 +151,12 @@ func TestIdempotencyKeys(t *testing.T) {
 	each(t, func(b *bundle) {
 		remember := func(scope, key string, hash []byte, ids ...string) error {
 			return b.Write(b.ctx, func(tx *sql.Tx) error {
-				return jobs.Remember(b.ctx, tx, scope, key, jobs.Remembered{BodyHash: hash, IDs: ids})
+				return jobs.RememberRequest(b.ctx, tx, scope, key, jobs.RememberedRequest{BodyHash: hash, IDs: ids})
 			})
 		}
 		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
 			b.write(func(tx *sql.Tx) error {
-				had, known, err := jobs.Recall(b.ctx, tx, scope, key)
+				had, known, err := jobs.RecallRequest(b.ctx, tx, scope, key)
 				hash, ids, found = had.BodyHash, had.IDs, known
 				return err
 			})
@@ -175,7 +175,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		b.clock.advance(jobs.IdempotencyFor - time.Microsecond)
 		err := remember("alice", "k", []byte{2}, "post:3")
 		wantCode(b.t, err, services.Unavailable)
-		if !errors.Is(err, jobs.ErrRemembered) {
+		if !errors.Is(err, jobs.ErrKeyExists) {
 			b.t.Errorf("the error is %v", err)
 		}
 		_, _, found = recall("alice", "k")
@@ -205,15 +205,15 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 		for n := range requests {
 			all.Go(func() {
 				err := b.Write(b.ctx, func(tx *sql.Tx) error {
-					err := jobs.Remember(b.ctx, tx, "alice", "k", jobs.Remembered{})
-					if errors.Is(err, jobs.ErrRemembered) {
-						had, found, err := jobs.Recall(b.ctx, tx, "alice", "k")
+					err := jobs.RememberRequest(b.ctx, tx, "alice", "k", jobs.RememberedRequest{})
+					if errors.Is(err, jobs.ErrKeyExists) {
+						had, found, err := jobs.RecallRequest(b.ctx, tx, "alice", "k")
 						answers[n] = fmt.Sprint(had.IDs, found)
 						return err
 					}
 					id := services.PostID(100 + n)
 					answers[n] = fmt.Sprint([]string{id.String()}, true)
-					return errors.Join(err, put(b.ctx, id)(tx), jobs.RememberMade(b.ctx, tx, "alice", "k", []string{id.String()}))
+					return errors.Join(err, put(b.ctx, id)(tx), jobs.RememberIDs(b.ctx, tx, "alice", "k", []string{id.String()}))
 				})
 				if err != nil {
 					b.t.Error(err)
@@ -221,7 +221,7 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		posts := b.published()
+		posts := b.publishedPosts()
 		equal(b.t, len(posts), 1)
 		for _, answer := range answers {
 			equal(b.t, answer, "["+posts[0].String()+"] true")

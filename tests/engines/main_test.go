@@ -23,7 +23,7 @@ const childEnv = "ENGINES_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if task, url, isChild := strings.Cut(os.Getenv(childEnv), " "); isChild {
-		if err := child(task, url); err != nil {
+		if err := doChildTask(task, url); err != nil {
 			fmt.Println(services.CodeOf(err), err)
 			os.Exit(1)
 		}
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child does the task of childEnv. If it writes, it prints the ID of each post after its commit, until it is killed.
-func child(task, url string) error {
+// doChildTask does the task of childEnv. If it writes, it prints the ID of each post after its commit, until it is killed.
+func doChildTask(task, url string) error {
 	s, err := sql.Open(context.Background(), sql.Config{URL: url})
 	if err != nil {
 		return err

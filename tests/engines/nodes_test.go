@@ -38,11 +38,11 @@ func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
 	nodes := must(jobs.Beat(of.ctx, b, false))(t)
 	equal(t, len(nodes), 2)
 	for _, node := range nodes {
-		if node.Silent < 0 || node.Silent > time.Minute {
-			t.Errorf("%s has been silent for %v", node.Name, node.Silent)
+		if node.SilentFor < 0 || node.SilentFor > time.Minute {
+			t.Errorf("%s has been silent for %v", node.Name, node.SilentFor)
 		}
 	}
-	if apart := nodes[1].Ahead - nodes[0].Ahead; apart < 24*time.Hour-time.Minute || apart > 24*time.Hour+time.Minute {
+	if apart := nodes[1].ClockAhead - nodes[0].ClockAhead; apart < 24*time.Hour-time.Minute || apart > 24*time.Hour+time.Minute {
 		t.Errorf("the clock of b is %v ahead of that of a, want a day", apart)
 	}
 	if err := jobs.Leave(of.ctx, a); err != nil {
@@ -61,9 +61,9 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	}
 	of.enqueue(job("one", ""), job("two", ""))
 	claimed := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, lease))(t)
-	equal(t, names(claimed), []string{"one", "two"})
+	equal(t, payloadsOf(claimed), []string{"one", "two"})
 	equal(t, must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t), []jobs.Job(nil))
-	equal(t, names(must(jobs.HeldBy(of.ctx, b, []string{"a", "b"}, 10))(t)), []string{"one", "two"})
+	equal(t, payloadsOf(must(jobs.HeldBy(of.ctx, b, []string{"a", "b"}, 10))(t)), []string{"one", "two"})
 
 	silence(of, "a", time.Second)
 	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Second))(t), 0)
@@ -72,7 +72,7 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	silence(of, "a", 3*time.Second)
 	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Second))(t), 2)
 	taken := must(jobs.Claim(of.ctx, b, []string{"a"}, 2, lease))(t)
-	equal(t, names(taken), []string{"one", "two"})
+	equal(t, payloadsOf(taken), []string{"one", "two"})
 	equal(t, len(must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
 
 	equal(t, must(jobs.FinishHeld(of.ctx, a, claimed))(t), 0)
@@ -103,12 +103,12 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 	must(jobs.Claim(of.ctx, b, []string{"a"}, 1, lease))(t)
 	after := sqltest.Open(t, sql.Config{URL: of.url, Node: "a", Clock: of.clock})
 	own := must(jobs.Claim(of.ctx, after, []string{"a"}, 1, lease))(t)
-	equal(t, names(own), []string{"four"})
+	equal(t, payloadsOf(own), []string{"four"})
 
 	free := func(want int, leaves ...string) {
 		t.Helper()
 		freed, left, err := jobs.FreeOwnJobs(of.ctx, after, 10)
-		equal(t, []any{freed, names(left), err}, []any{want, leaves, error(nil)})
+		equal(t, []any{freed, payloadsOf(left), err}, []any{want, leaves, error(nil)})
 	}
 	of.write(func(tx *sql.Tx) error {
 		if _, err := jobs.FinishInTx(of.ctx, tx, held[:1]); err != nil {
@@ -119,7 +119,7 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 		return nil
 	})
 	free(0)
-	equal(t, names(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, lease))(t)), []string{"two"})
+	equal(t, payloadsOf(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, lease))(t)), []string{"two"})
 	equal(t, must(jobs.FinishHeld(of.ctx, after, own))(t), 1)
 	equal(t, must(jobs.FinishHeld(of.ctx, a, held))(t), 0)
 }

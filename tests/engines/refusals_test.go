@@ -81,7 +81,7 @@ func TestAlmostFullDiskRefusesWrites(t *testing.T) {
 	const free = 24 << 10
 	t.Run("sqlite", func(t *testing.T) {
 		folder, url := t.TempDir(), sqltest.SQLite(t)
-		if !sqltest.SmallDisk(t, folder, "16m") {
+		if !sqltest.MountSmallDisk(t, folder, "16m") {
 			return
 		}
 		text, err := os.ReadFile(strings.TrimPrefix(url, "sqlite:"))
@@ -167,7 +167,7 @@ func TestErrorsThatMeanRefusedWrites(t *testing.T) {
 		{sqltest.PostgresError("53300", ""), false}, {sqltest.PostgresError("40001", ""), false}, {sqltest.PostgresError("57P01", ""), false},
 		{errors.New("write tidings.db-wal: file too large"), true},
 	} {
-		for _, err := range []error{c.err, sql.Fault("test", c.err)} {
+		for _, err := range []error{c.err, sql.MapError("test", c.err)} {
 			if got := sql.Refused(err); got != c.want {
 				t.Errorf("%v: %v, want %v", fmt.Sprint(err), got, c.want)
 			}

@@ -222,7 +222,7 @@ func TestIDsOfABatchRise(t *testing.T) {
 			}
 		}
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
-		posts := b.published() // the newest first
+		posts := b.publishedPosts() // the newest first
 		equal(b.t, len(posts), len(fns))
 		for i, body := range must(b.Lines(b.ctx, "SELECT body FROM posts ORDER BY id DESC"))(b.t) {
 			equal(b.t, body, fmt.Sprint(len(fns)-1-i))
@@ -255,7 +255,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 				}
 			}
 		}
-		equal(b.t, len(b.published()), 0)
+		equal(b.t, len(b.publishedPosts()), 0)
 		b.write(put(b.ctx, 1))
 	})
 }

@@ -8,15 +8,15 @@ import (
 	"tidings/services/sql"
 )
 
-// jobs.Waits considers the jobs up to a given one, including jobs that are leased or will be tried again, but no later jobs and no
+// jobs.AnyWaits considers the jobs up to a given one, including jobs that are leased or will be tried again, but no later jobs and no
 // jobs that are planned for later.
 func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		waits := func(upTo int64) bool {
 			b.t.Helper()
-			return must(jobs.Waits(b.ctx, b.Bundle.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
+			return must(jobs.AnyWaits(b.ctx, b.Bundle.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
 		}
-		last := func() int64 { return must(jobs.Last(b.ctx, b.Bundle.DB))(b.t) }
+		last := func() int64 { return must(jobs.LastID(b.ctx, b.Bundle.DB))(b.t) }
 		if waits(last()) {
 			b.t.Error("of nothing something waits")
 		}

@@ -28,8 +28,8 @@ func put(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {
 	}
 }
 
-// published lists the committed posts, the newest first.
-func (b *bundle) published() []services.PostID {
+// publishedPosts lists the committed posts, the newest first.
+func (b *bundle) publishedPosts() []services.PostID {
 	b.t.Helper()
 	return must(postsOf(b.ctx, b.DB))(b.t)
 }
@@ -42,7 +42,7 @@ func TestWrite(t *testing.T) {
 			}
 			return put(b.ctx, 1)(tx)
 		})
-		equal(b.t, b.published(), []services.PostID{1})
+		equal(b.t, b.publishedPosts(), []services.PostID{1})
 	})
 }
 
@@ -58,7 +58,7 @@ func TestWriteErrorUndoesEverything(t *testing.T) {
 			b.t.Errorf("the error is %v", err)
 		}
 		b.write(put(b.ctx, 2))
-		equal(b.t, b.published(), []services.PostID{2})
+		equal(b.t, b.publishedPosts(), []services.PostID{2})
 	})
 }
 
@@ -75,7 +75,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 			b.t.Errorf("the cause is not for the log: %v", err)
 		}
 		b.write(put(b.ctx, 2))
-		equal(b.t, b.published(), []services.PostID{2})
+		equal(b.t, b.publishedPosts(), []services.PostID{2})
 	})
 }
 
@@ -124,7 +124,7 @@ func TestWriteAll(t *testing.T) {
 		if !errors.Is(errs[1], errMine) {
 			b.t.Errorf("the second error is %v", errs[1])
 		}
-		equal(b.t, b.published(), []services.PostID{6, 5, 1})
+		equal(b.t, b.publishedPosts(), []services.PostID{6, 5, 1})
 		for place, us := range times {
 			equal(b.t, us, times[0]+int64(place))
 		}
@@ -201,8 +201,8 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 			if err := errors.Join(b.WriteAll(b.ctx, append(others, stands))...); err != nil {
 				t.Error(err)
 			}
-			if !stood || !slices.Contains(b.published(), id) {
-				t.Errorf("it stood still: %t, and left %v", stood, b.published())
+			if !stood || !slices.Contains(b.publishedPosts(), id) {
+				t.Errorf("it stood still: %t, and left %v", stood, b.publishedPosts())
 			}
 		})
 	}
@@ -226,7 +226,7 @@ func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
 			if len(tries) != 1 {
 				t.Errorf("it ran in %d transactions", len(tries))
 			}
-			eventually.Holds(t, "the server commits", func() bool { return slices.Contains(b.published(), id) })
+			eventually.Holds(t, "the server commits", func() bool { return slices.Contains(b.publishedPosts(), id) })
 		})
 	}
 }
@@ -250,7 +250,7 @@ func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	if errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], deadlock) || len(tries) != 6 {
 		t.Errorf("it ran %d times: %v", len(tries), errs)
 	}
-	equal(t, b.published(), []services.PostID{3, 1})
+	equal(t, b.publishedPosts(), []services.PostID{3, 1})
 }
 
 func TestManyWritersAtOnce(t *testing.T) {
@@ -286,7 +286,7 @@ func TestManyWritersAtOnce(t *testing.T) {
 				want = append(want, id)
 			}
 		}
-		equal(b.t, b.published(), want)
+		equal(b.t, b.publishedPosts(), want)
 	})
 }
 
@@ -312,7 +312,7 @@ func TestCodesOfErrors(t *testing.T) {
 		{sqltest.PostgresError("42601", ""), services.Internal},    // a syntax error: a bug of the program
 		{sqltest.PostgresError("", ""), services.Internal},
 	} {
-		err := sql.Fault("test", c.err)
+		err := sql.MapError("test", c.err)
 		wantCode(t, err, c.code)
 		if c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%v has lost its cause", err)
@@ -332,7 +332,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	})
 	wantCode(t, err, services.Internal)
 	b.write(put(b.ctx, 2))
-	equal(t, b.published(), []services.PostID{2})
+	equal(t, b.publishedPosts(), []services.PostID{2})
 }
 
 // Each function of a batch has a later time than the function before, and a later batch has later times even if the clock

@@ -86,7 +86,7 @@ func TestGroupIsOneTransaction(t *testing.T) {
 			t.Fatalf("write %d saw %d posts of its group, and readers saw %d", i, inside[i], outside[i])
 		}
 	}
-	equal(t, len(b.published()), writes)
+	equal(t, len(b.publishedPosts()), writes)
 }
 
 func TestGroupFailsOneByOne(t *testing.T) {
@@ -111,7 +111,7 @@ func TestGroupFailsOneByOne(t *testing.T) {
 		codes = append(codes, services.CodeOf(err))
 	}
 	equal(t, codes, []services.Code{"", services.Internal, services.Internal, services.Internal, services.Conflict, ""})
-	equal(t, b.published(), []services.PostID{6, 1})
+	equal(t, b.publishedPosts(), []services.PostID{6, 1})
 }
 
 // Short writes do not wait for all batches before them. Short writes and batches take turns, so a batch does not wait forever.
@@ -139,7 +139,7 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 	// The first batch has 300 functions, so that no other write shares its transaction.
 	write(b.ctx, "batch 1", 300)
 	write(b.ctx, "batch 2", size)
-	write(sql.Bulk(b.ctx), "one function for many", 1)
+	write(sql.WithBulk(b.ctx), "one function for many", 1)
 	write(b.ctx, "short 1", 1)
 	write(b.ctx, "short 2", size-1)
 	if err := letGo(); err != nil {
@@ -174,7 +174,7 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 	if ran {
 		t.Error("the write ran after its caller got the answer that it would not")
 	}
-	equal(t, b.published(), []services.PostID{1})
+	equal(t, b.publishedPosts(), []services.PostID{1})
 }
 
 // Once a function runs, the end of its caller's context does not end its statements or its commit, because an aborted statement
@@ -195,7 +195,7 @@ func TestCallerGivesUpTooLate(t *testing.T) {
 	if err := errors.Join(letGo(), <-result, errors.Join(errs()...)); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, b.published(), []services.PostID{2, 1})
+	equal(t, b.publishedPosts(), []services.PostID{2, 1})
 }
 
 // awaitRefusal waits until the database accepts no further writes, and lets other goroutines run for a while.
@@ -260,7 +260,7 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	if done < 256 {
 		t.Errorf("%d writes were done", done)
 	}
-	equal(t, len(newBundle(t, url).published()), done)
+	equal(t, len(newBundle(t, url).publishedPosts()), done)
 }
 
 // A full disk makes SQLite drop the whole transaction of a group. Callers whose writes fit still succeed, no caller gets a
@@ -291,10 +291,10 @@ func TestFullDisk(t *testing.T) {
 		codes = append(codes, services.CodeOf(err))
 	}
 	equal(t, codes, []services.Code{"", services.Unavailable, "", services.Unavailable})
-	equal(t, b.published(), []services.PostID{3, 1})
+	equal(t, b.publishedPosts(), []services.PostID{3, 1})
 	limit("1000000")
 	b.write(big(2))
-	equal(t, b.published(), []services.PostID{3, 2, 1})
+	equal(t, b.publishedPosts(), []services.PostID{3, 2, 1})
 }
 
 // While another process has the file's write lock, a caller whose deadline passes gets an error, and does not delay callers that
@@ -320,7 +320,7 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	if err := <-patient; err != nil {
 		t.Error(err)
 	}
-	equal(t, b.published(), []services.PostID{2})
+	equal(t, b.publishedPosts(), []services.PostID{2})
 }
 
 func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
@@ -335,6 +335,6 @@ func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
 			}
 			return err
 		})
-		equal(b.t, b.published(), []services.PostID{1})
+		equal(b.t, b.publishedPosts(), []services.PostID{1})
 	})
 }

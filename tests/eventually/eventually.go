@@ -35,9 +35,9 @@ func Succeeds(tb testing.TB, limit time.Duration, what string, call func() error
 	}
 }
 
-// Timely makes a call that has a deadline of its own, such as a turn of a heartbeat. On a busy machine the deadline may pass: then
+// SucceedsInTime makes a call that has a deadline of its own, such as a turn of a heartbeat. On a busy machine the deadline may pass: then
 // the call is made again. Any other error fails the test.
-func Timely(tb testing.TB, call func() error) {
+func SucceedsInTime(tb testing.TB, call func() error) {
 	tb.Helper()
 	var err error
 	if !wait(limit, func() bool { err = call(); return !errors.Is(err, context.DeadlineExceeded) }) || err != nil {

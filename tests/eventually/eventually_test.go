@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// double is a testing.TB that can fail without ending the real test.
-type double struct {
+// fakeTB is a testing.TB that can fail without ending the real test.
+type fakeTB struct {
 	testing.TB
 	failure string
 }
 
-func (d *double) Helper() {}
+func (d *fakeTB) Helper() {}
 
-func (d *double) Fatal(args ...any) {
+func (d *fakeTB) Fatal(args ...any) {
 	d.failure = fmt.Sprint(args...)
 	runtime.Goexit()
 }
 
-func (d *double) Fatalf(format string, args ...any) {
+func (d *fakeTB) Fatalf(format string, args ...any) {
 	d.failure = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
 // failureOf runs a test and returns the message of its failure; "" if it passes.
 func failureOf(test func(tb testing.TB)) string {
-	d := &double{}
+	d := &fakeTB{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -74,7 +74,7 @@ func TestACallThatMissesItsDeadlineIsMadeAgain(t *testing.T) {
 	for _, last := range []error{nil, errors.New("dry")} {
 		calls := 0
 		failure := failureOf(func(tb testing.TB) {
-			Timely(tb, func() error {
+			SucceedsInTime(tb, func() error {
 				if calls++; calls < 3 {
 					return fmt.Errorf("rain: %w", context.DeadlineExceeded)
 				}

@@ -24,9 +24,9 @@ type pair struct {
 	tidings, host     *world.Process
 }
 
-// firstSync makes the application's data, starts the application, and imports the data into Tidings' database while the
+// newSyncedPair makes the application's data, starts the application, and imports the data into Tidings' database while the
 // application goes on. The import and the outbox together have everything. The Tidings server is not started yet.
-func firstSync(t *testing.T) *pair {
+func newSyncedPair(t *testing.T) *pair {
 	t.Helper()
 	b := &pair{t: t, program: build(t, "docs/examples/host"), folder: t.TempDir(), tidingsAt: freeAddress(t), hostAt: freeAddress(t)}
 	tidings, err := world.Program()
@@ -36,7 +36,7 @@ func firstSync(t *testing.T) *pair {
 	run := func(command ...string) {
 		t.Helper()
 		c := exec.Command(command[0], command[1:]...)
-		c.Dir, c.Env = b.folder, world.Environment()
+		c.Dir, c.Env = b.folder, world.EnvironmentWithoutSettings()
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", command, err, out)
 		}
@@ -67,17 +67,17 @@ func (b *pair) startTidings() {
 	b.t.Helper()
 	b.tidings = world.Launch(b.t, "", "--listen", b.tidingsAt, "--data", filepath.Join(b.folder, "data"), "--jwt-secret", world.TestSecret, "--changes",
 		"--webhooks-allow", "127.0.0.1", "--log-level", "error", "--rate-limits", "off")
-	b.serves(b.tidings, "Tidings serves ")
+	b.waitServes(b.tidings, "Tidings serves ")
 }
 
 func (b *pair) startHost() {
 	b.t.Helper()
 	b.host = world.LaunchProgram(b.t, b.program, "export TIDINGS_JWT_SECRET="+world.TestSecret, "-db", b.database(), "-listen", b.hostAt, "-tidings", "http://"+b.tidingsAt, "serve")
-	b.serves(b.host, "The application serves ")
+	b.waitServes(b.host, "The application serves ")
 }
 
-// serves waits until a process has printed word, which says that it serves.
-func (b *pair) serves(p *world.Process, word string) {
+// waitServes waits until a process has printed word, which says that it serves.
+func (b *pair) waitServes(p *world.Process, word string) {
 	b.t.Helper()
 	world.Eventually(b.t, time.Minute, word, func() bool {
 		select {
@@ -226,10 +226,10 @@ func (b *pair) compareLikes(facts facts) error {
 	return nil
 }
 
-// quiet waits until everything agrees.
-func (b *pair) quiet() {
+// waitAgreement waits until everything agrees.
+func (b *pair) waitAgreement() {
 	b.t.Helper()
-	world.Converge(b.t, patience, b.compare)
+	world.EventuallySucceeds(b.t, patience, b.compare)
 }
 
 // people are the users who are not erased.
@@ -284,7 +284,7 @@ func (b *pair) actUnderKills(round int, rng *rand.Rand) {
 // equals its user's badges, and Tidings has everything that the application's database has, once. Nothing is left of a user who
 // was erased.
 func TestHostExampleSurvivesKills(t *testing.T) {
-	b := firstSync(t)
+	b := newSyncedPair(t)
 	b.act(http.MethodPut, nil, "users", "margaret") // the application works without Tidings
 	b.act(http.MethodPut, nil, "users", "margaret", "follows", "grace")
 	b.startTidings()
@@ -294,13 +294,13 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 			return err == nil && status == http.StatusOK
 		})
 	}
-	b.quiet()
-	b.upAndDown()
-	b.refusesForged()
+	b.waitAgreement()
+	b.checkIconUpAndDown()
+	b.wantForgedRefused()
 
 	b.act(http.MethodPost, nil, "users", "linus", "articles")
 	b.act(http.MethodPut, nil, "users", "linus", "likes", "1")
-	b.quiet()
+	b.waitAgreement()
 	b.act(http.MethodDelete, nil, "users", "linus")
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -308,10 +308,10 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	for round := range 6 {
 		b.actUnderKills(round, rng)
 	}
-	b.quiet()
-	b.upAndDown()
+	b.waitAgreement()
+	b.checkIconUpAndDown()
 	world.Eventually(t, patience, "the erasure is done", func() bool { return b.health().Erasing == 0 })
-	b.quiet()
+	b.waitAgreement()
 	var found struct {
 		Users []*struct{ User struct{ Key string } }
 	}
@@ -323,22 +323,22 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	}
 }
 
-// upAndDown checks that the icon of a closed app rises with an alert, and falls without one.
-func (b *pair) upAndDown() {
+// checkIconUpAndDown checks that the icon of a closed app rises with an alert, and falls without one.
+func (b *pair) checkIconUpAndDown() {
 	b.t.Helper()
 	b.act(http.MethodPut, nil, "users", "margaret", "follows", "grace")
-	b.quiet()
+	b.waitAgreement()
 	b.act(http.MethodPost, nil, "users", "margaret", "open")
-	b.shows(func(shown phone) bool { return shown.Icon == 0 })
+	b.waitPhoneShows(func(shown phone) bool { return shown.Icon == 0 })
 	before := b.phones()["margaret"].Alerts
 	b.act(http.MethodPost, nil, "users", "grace", "articles")
-	b.shows(func(shown phone) bool { return shown == phone{1, before + 1, "A new article"} })
+	b.waitPhoneShows(func(shown phone) bool { return shown == phone{1, before + 1, "A new article"} })
 	b.act(http.MethodPost, nil, "users", "margaret", "open")
-	b.shows(func(shown phone) bool { return shown.Icon == 0 && shown.Alerts == before+1 })
+	b.waitPhoneShows(func(shown phone) bool { return shown.Icon == 0 && shown.Alerts == before+1 })
 }
 
-// refusesForged checks that a webhook that Tidings did not sign is refused and changes no icon.
-func (b *pair) refusesForged() {
+// wantForgedRefused checks that a webhook that Tidings did not sign is refused and changes no icon.
+func (b *pair) wantForgedRefused() {
 	b.t.Helper()
 	const body = `{"type":"badges.changed","data":{"key":"margaret","version":"9999999999999999","total":77,"silent":true}}`
 	for _, signature := range []string{"", "v1,AAAA"} {
@@ -352,10 +352,10 @@ func (b *pair) refusesForged() {
 	}
 }
 
-// shows waits until wanted is true for margaret's phone.
-func (b *pair) shows(wanted func(phone) bool) {
+// waitPhoneShows waits until wanted is true for margaret's phone.
+func (b *pair) waitPhoneShows(wanted func(phone) bool) {
 	b.t.Helper()
-	world.Converge(b.t, patience, func() error {
+	world.EventuallySucceeds(b.t, patience, func() error {
 		phones := b.phones()
 		if !wanted(phones["margaret"]) {
 			return fmt.Errorf("the phones show %+v of %q", phones, slices.Sorted(maps.Keys(phones)))

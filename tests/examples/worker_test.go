@@ -89,7 +89,7 @@ func waitShown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 func TestWebPushExample(t *testing.T) {
 	origin := serveExample(t)
 	tab := browsertest.NewBrowser(t)
-	browsertest.Permit(tab, t, origin, "notifications")
+	browsertest.GrantPermission(tab, t, origin, "notifications")
 	browsertest.Navigate(tab, t, origin+"/")
 	browsertest.WaitFor(tab, t, "the page is ready", `window.forget`)
 	browsertest.Evaluate[bool](tab, t, `(window.oldKey(), true)`)
@@ -126,7 +126,7 @@ func TestWebPushExample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		browsertest.Deliver(tab, t, origin, string(text))
+		browsertest.DeliverPush(tab, t, origin, string(text))
 	}
 	browsertest.WaitFor(tab, t, "the worker runs", `(navigator.serviceWorker.ready.then(({ active }) => { window.worker = active.state }), window.worker === 'activated')`)
 	deliver("user:ada", "11", 2, "11")

@@ -20,7 +20,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	n.Publish("author", "one")
 	n.Publish("author", "two")
 	w := world.OpenWatch(t, n.URL, "reader")
-	w.Shows(t, world.Convergence, 2, 0)
+	w.WaitCounts(t, world.ConvergenceTimeout, 2, 0)
 	key := fmt.Sprintf("{u%d}:b", n.IDsOf("reader")[0])
 	for i, spoil := range []func(){
 		func() { server.Do("HSET", key, "fc", "77") },
@@ -36,7 +36,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 			return n.Metric("tidings_badge_drift_total") == float64(i+1)
 		})
 		life.Stop()
-		w.Shows(t, world.Convergence, 2, 0)
+		w.WaitCounts(t, world.ConvergenceTimeout, 2, 0)
 		if got := n.Badges("reader"); got.HomeFeed.Value != 2 || got.Total.Value != 2 || got.Total.Precision != "EXACT" {
 			t.Errorf("after %d: %+v", i, got)
 		}

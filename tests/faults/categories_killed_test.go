@@ -60,7 +60,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	if err := world.Ask(dies.URL, "boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:false}){created}}`, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	world.Converge(t, world.Soon, func() error { // the other node learns of the category
+	world.EventuallySucceeds(t, world.ArrivalTimeout, func() error { // the other node learns of the category
 		counts, err := hostCounts(stays.URL, []string{"u0"})
 		if err == nil && counts[0] != 0 {
 			err = fmt.Errorf("the count is %d", counts[0])
@@ -88,7 +88,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 			<-answered
 			// Wait until any chunk is written. The test cannot wait for a certain chunk, because the node that was killed before
 			// may still hold the leases of some chunks.
-			world.Converge(t, time.Minute, func() error {
+			world.EventuallySucceeds(t, time.Minute, func() error {
 				counts, err := hostCounts(stays.URL, spread)
 				if err == nil && !slices.Contains(counts, 3) {
 					err = fmt.Errorf("the counts are %d", counts)
@@ -109,7 +109,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	stays.WaitForJobs(time.Minute) // longer than the leases of the dead node
 	for _, node := range []*world.Process{stays, dies} {
 		for i := 0; i < toldUsers; i += 100 {
-			world.Converge(t, world.Soon, func() error {
+			world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
 				counts, err := hostCounts(node.URL, keys[i:i+100])
 				for j, count := range counts {
 					if count != 3 {

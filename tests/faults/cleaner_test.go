@@ -33,7 +33,7 @@ func TestRedisIsCleaned(t *testing.T) {
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
 	w := world.OpenWatch(t, n.URL, "reader")
-	w.Shows(t, world.Convergence, 1, 0)
+	w.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
 	server.Do("HSET", "{u4000000000}:b", "st", "1", "d", "20000")
 	server.Do("HSET", "{u4000000001}:c", "1", "1,0,0,1,0,0,")
 	server.Do("SET", "p:0000000000009", "0000000000000001x{}")
@@ -55,7 +55,7 @@ func TestRedisIsCleaned(t *testing.T) {
 	if server.Do("EXISTS", "{u4000000001}:cart") != int64(1) {
 		t.Error("another application's key was dropped")
 	}
-	w.Shows(t, world.Convergence, 1, 0)
+	w.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
 	for _, as := range []string{"reader", "root:ingest"} {
 		if got := n.Ask(as, ask, nil).ErrorCode(); got != "FORBIDDEN" {
 			t.Errorf("%s may ask for it: %q", as, got)

@@ -20,10 +20,10 @@ func startWithClocks(t *testing.T, ahead time.Duration) (right, fast *world.Node
 	t.Helper()
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string, ahead time.Duration) *world.Node {
-		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Ahead: ahead, Change: func(cfg *node.Config) { cfg.Node = name }})
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ClockAhead: ahead, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}
 	right, fast = start("right", 0), start("fast", ahead)
-	world.Eventually(t, world.Soon, "both nodes know their clocks", func() bool {
+	world.Eventually(t, world.ArrivalTimeout, "both nodes know their clocks", func() bool {
 		_, one := right.Projector.ClockAhead()
 		_, other := fast.Projector.ClockAhead()
 		return one && other
@@ -35,7 +35,7 @@ func startWithClocks(t *testing.T, ahead time.Duration) (right, fast *world.Node
 func TestAClockAheadHidesNoPosts(t *testing.T) {
 	right, fast := startWithClocks(t, time.Minute)
 	right.Follow("alice", "bob")
-	right.ShowsNew("alice", 0)
+	right.WaitNewPosts("alice", 0)
 	last := ""
 	for _, mark := range []struct {
 		what string
@@ -47,23 +47,23 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 		{"the newest, through the fast node", fast, func() string { return last }},
 	} {
 		last = fast.Publish("bob", "by the fast clock")
-		right.ShowsNew("alice", 1)
+		right.WaitNewPosts("alice", 1)
 		mark.n.MarkFeedSeen("alice", mark.upTo())
-		right.ShowsNew("alice", 0)
+		right.WaitNewPosts("alice", 0)
 		next := right.Publish("bob", "afterwards")
 		if next <= last {
 			t.Errorf("%s: what was published next is %s, before it %s", mark.what, next, last)
 		}
-		right.ShowsNew("alice", 1)
-		fast.ShowsNew("alice", 1)
-		if page := right.Page("alice", 1, "", ""); page.Ids()[0] != next {
+		right.WaitNewPosts("alice", 1)
+		fast.WaitNewPosts("alice", 1)
+		if page := right.ReadFeedPage("alice", 1, "", ""); page.Ids()[0] != next {
 			t.Errorf("%s: the newest is %v, want %s", mark.what, page.Ids(), next)
 		}
 		right.MarkFeedSeen("alice", "")
 	}
 	fast.Follow("carol", "bob")
 	right.Publish("bob", "after the follow")
-	right.ShowsNew("carol", 1)
+	right.WaitNewPosts("carol", 1)
 
 	add := func(n *world.Node, item string) {
 		n.Must("host:ingest", `mutation($i:String!,$at:Time!){addViewItem(input:{code:"news",key:"x",item:$i,at:$at}){__typename}}`,
@@ -83,13 +83,13 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 	add(right, "one")
 	fast.Must("alice", `mutation{touchView(input:{code:"news",key:"x"}){__typename}}`, nil, nil)
 	add(right, "two")
-	world.Eventually(t, world.Soon, "alice has one unread item", func() bool { return unread(right) == 1 })
+	world.Eventually(t, world.ArrivalTimeout, "alice has one unread item", func() bool { return unread(right) == 1 })
 }
 
 // A node reports the offset of its clock, and takes no traffic if the offset is more than two seconds.
 func TestANodeReportsItsClockOffset(t *testing.T) {
 	right, fast := startWithClocks(t, time.Minute)
-	world.Eventually(t, world.Soon, "the right one is ready", func() bool {
+	world.Eventually(t, world.ArrivalTimeout, "the right one is ready", func() bool {
 		status, text := right.Readyz()
 		return status == http.StatusOK && strings.Contains(text, "clock is")
 	})
@@ -122,7 +122,7 @@ func TestANodeReportsItsClockOffset(t *testing.T) {
 // A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on,
 // shows end, and new posts come after earlier ones.
 func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Ahead: 10 * time.Minute})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ClockAhead: 10 * time.Minute})
 	n.Follow("alice", "bob")
 	var made struct {
 		ScheduleShow struct{ Show struct{ ID string } }
@@ -133,7 +133,7 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n.Must("bob", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, nil)
 	reportedAt := n.Clock.Now().UTC().Format(time.RFC3339Nano)
 	post := n.Publish("bob", "one")
-	n.ShowsNew("alice", 1)
+	n.WaitNewPosts("alice", 1)
 	var board struct {
 		Viewer struct{ LiveBoard struct{ SessionID string } }
 	}
@@ -141,11 +141,11 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 
 	n.Clock.Advance(-10 * time.Minute)
 	n.MarkFeedSeen("alice", post)
-	n.ShowsNew("alice", 0)
+	n.WaitNewPosts("alice", 0)
 	if next := n.Publish("bob", "two"); next <= post {
 		t.Errorf("%s was published after %s", next, post)
 	}
-	n.ShowsNew("alice", 1)
+	n.WaitNewPosts("alice", 1)
 	n.Must("alice", `query($s:String){viewer{liveBoard(first:5,sessionId:$s){sessionId}}}`, map[string]any{"s": board.Viewer.LiveBoard.SessionID}, nil)
 	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",key:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": reportedAt}, nil)
 	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
@@ -156,7 +156,7 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
-		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Ahead: 4 * time.Minute, Change: func(cfg *node.Config) { cfg.Node = name }})
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, ClockAhead: 4 * time.Minute, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}
 	ignorant, knows := start("a"), start("b")
 	ignorant.Follow("reader", "host")
@@ -176,9 +176,9 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	if ahead, known := knows.Projector.ClockAhead(); !known || ahead < 3*time.Minute {
 		t.Fatalf("a clock that is ahead by four minutes is said to be by %s, %t", ahead, known)
 	}
-	first := ignorant.Board("reader", 1, world.BoardPlace{})
+	first := ignorant.ReadBoardPage("reader", 1, world.BoardPlace{})
 	for _, byCursor := range []bool{true, false} {
-		if next := knows.Board("reader", 1, first.Next(byCursor)); next.SessionID != first.SessionID || len(next.Edges) != 1 {
+		if next := knows.ReadBoardPage("reader", 1, first.Next(byCursor)); next.SessionID != first.SessionID || len(next.Edges) != 1 {
 			t.Errorf("the second page: %+v", next)
 		}
 	}

@@ -28,8 +28,8 @@ type pushNodes struct {
 	held map[string]bool // users with a message that was not answered
 }
 
-// sender waits until a process sends, and returns its index.
-func (p *pushNodes) sender() (at int) {
+// waitSender waits until a process sends, and returns its index.
+func (p *pushNodes) waitSender() (at int) {
 	p.t.Helper()
 	world.Eventually(p.t, takeOverWithin, "a node sends", func() bool { at = workingNode(p.nodes, "tidings_devices_sending"); return at >= 0 })
 	return at
@@ -38,15 +38,15 @@ func (p *pushNodes) sender() (at int) {
 // kill kills a process and starts it again.
 func (p *pushNodes) kill(at int) {
 	p.nodes[at].Kill()
-	p.nodes[at].Exits(10 * time.Second)
+	p.nodes[at].WaitExit(10 * time.Second)
 	p.nodes[at] = p.start([]string{"a", "b"}[at])
-	p.crowd.use(p.nodes)
+	p.crowd.setNodes(p.nodes)
 }
 
 // failSomeMessages makes the push service fail one message in four.
 func (p *pushNodes) failSomeMessages() {
 	random := rand.New(rand.NewPCG(5, 5))
-	p.push.Set(func(w http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
+	p.push.SetAnswer(func(w http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
 		p.mu.Lock()
 		fate := random.IntN(12)
 		p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *pushNodes) failSomeMessages() {
 
 // holdMessages makes the push service answer nothing.
 func (p *pushNodes) holdMessages() {
-	p.push.Set(func(_ http.ResponseWriter, r *http.Request, m devicestest.Message) bool {
+	p.push.SetAnswer(func(_ http.ResponseWriter, r *http.Request, m devicestest.Message) bool {
 		p.mu.Lock()
 		p.held[m.UserID] = true
 		p.mu.Unlock()
@@ -82,8 +82,8 @@ func (p *pushNodes) holdMessages() {
 // settle waits until the last message that each device accepted has the total of its user's badges.
 func (p *pushNodes) settle() {
 	p.t.Helper()
-	at := p.sender()
-	world.Converge(p.t, 2*takeOverWithin, func() error {
+	at := p.waitSender()
+	world.EventuallySucceeds(p.t, 2*takeOverWithin, func() error {
 		for _, key := range p.crowd.keys {
 			var data struct{ Viewer struct{ Badges world.Badges } }
 			if err := world.Ask(p.nodes[at].URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
@@ -115,7 +115,7 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 	p.nodes = []*world.Process{p.start("a"), p.start("b")}
 	p.crowd = newCrowd(t, p.nodes)
 	for _, key := range p.crowd.keys {
-		b := p.push.Browser(key)
+		b := p.push.Subscribe(key)
 		if err := world.Ask(p.nodes[0].URL, key, `mutation($e:URL!,$p:String!,$a:String!){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a}){changed}}`,
 			map[string]any{"e": b.Endpoint, "p": b.P256dh, "a": b.Auth}, nil); err != nil {
 			t.Fatal(err)
@@ -124,16 +124,16 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 	p.failSomeMessages()
 	p.crowd.run()
 	for range histories.Number(t, 1, 5) {
-		at, arrived := p.sender(), p.push.Arrived()
+		at, arrived := p.waitSender(), p.push.Arrived()
 		world.Eventually(t, takeOverWithin, "messages arrive", func() bool { return p.push.Arrived() > arrived+20 })
 		p.push.Restart()
 		p.kill(at)
 	}
 	p.crowd.stop()
-	p.push.Set(nil)
+	p.push.SetAnswer(nil)
 	p.settle()
 
-	at := p.sender()
+	at := p.waitSender()
 	p.holdMessages()
 	to := []string{}
 	for _, key := range p.crowd.keys {
@@ -149,7 +149,7 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 		return len(p.held) == len(p.crowd.keys)
 	})
 	p.kill(at)
-	p.push.Set(nil)
+	p.push.SetAnswer(nil)
 	p.settle()
 	t.Logf("%d messages", p.push.Arrived())
 }

@@ -13,8 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// goneBy is the longest time between SIGTERM and the end of the process.
-const goneBy = 15 * time.Second
+// maxDrainTime is the longest time between SIGTERM and the end of the process.
+const maxDrainTime = 15 * time.Second
 
 // A process that gets little processor time still asks every socket to reconnect, because the drain follows the clock and does
 // not count ticks, which can be lost.
@@ -74,14 +74,14 @@ func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	if got := likes(); got != 0 {
 		t.Fatalf("at first there are %d likes", got)
 	}
-	release := sqltest.Lock(t, database, "notification_causes")
+	release := sqltest.LockTable(t, database, "notification_causes")
 	must("fan", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": data.PublishPost.Post.ID}, nil)
 	p.Terminate()
-	if code := p.Exits(goneBy); code != 0 {
+	if code := p.WaitExit(maxDrainTime); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.Output.String())
 	}
 	release()
 	p = world.StartProcess(t, "", arguments...)
-	world.Eventually(t, world.Convergence, "the like counts", func() bool { return likes() == 1 })
-	p.WaitForJobs(world.Convergence)
+	world.Eventually(t, world.ConvergenceTimeout, "the like counts", func() bool { return likes() == 1 })
+	p.WaitForJobs(world.ConvergenceTimeout)
 }

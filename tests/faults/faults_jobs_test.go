@@ -26,7 +26,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
 		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")
 	}
-	histories.Fewer(t, 5)
+	histories.Reduce(t, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewWorld(n, nil)
 		// Everybody follows the next two people, so that each action has a recipient.
@@ -38,19 +38,19 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 			}
 		}
 		actions := map[string]func(*rapid.T){
-			"again": w.Again, "again and again": w.Again, "early": w.Early, "early and compare": func(t *rapid.T) {
-				w.Early(t)
-				w.Compare(t)
+			"again": w.QueueExtraJobs, "again and again": w.QueueExtraJobs, "early": w.MarkSeenBeforeFanout, "early and compare": func(t *rapid.T) {
+				w.MarkSeenBeforeFanout(t)
+				w.CompareEveryone(t)
 			},
-			"lose":  func(t *rapid.T) { w.Lose(t, server) },
+			"lose":  func(t *rapid.T) { w.LoseRedisData(t, server) },
 			"flush": func(*rapid.T) { server.Flush() },
 		}
 		maps.Copy(actions, map[string]func(*rapid.T){
 			"publish": w.Publish, "delete": w.Delete, "follow": w.Follow, "unfollow": w.Unfollow, "mark": w.MarkSeen,
-			"like": w.Like, "work": w.Work, "look": func(t *rapid.T) { w.Look(t, w.Person(t, "person")) },
+			"like": w.Like, "work": w.RunSomeJobs, "look": func(t *rapid.T) { w.ReadBadges(t, w.DrawPerson(t, "person")) },
 		})
 		t.Repeat(actions)
-		w.Compare(t)
+		w.CompareEveryone(t)
 	})
 }
 
@@ -84,7 +84,7 @@ func TestLateCounts(t *testing.T) {
 			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
 		}
 		for i, old := range late {
-			var fields projector.Fields
+			var fields projector.RegistersByUser
 			for _, counts := range old {
 				fields.Add(author, rdb.CategoryRegisters(counts)...)
 			}
@@ -128,7 +128,7 @@ func TestLateSQLReads(t *testing.T) {
 		entry := services.FeedEntry{Post: id, Author: author, Counts: true}
 		n.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){user{id}}}`, nil, nil)
 
-		results, err := n.Redis.AddToInboxes(ctx, stamp, []rdb.Add{{Reader: reader, Entry: entry}})
+		results, err := n.Redis.AddToInboxes(ctx, stamp, []rdb.InboxPost{{Reader: reader, Entry: entry}})
 		if err != nil || results[0].Status != redis.Retry {
 			t.Errorf("the late push: %+v, %v, want to be read again", results, err)
 		}
@@ -140,11 +140,11 @@ func TestLateSQLReads(t *testing.T) {
 		if got := n.Badges("reader").HomeFeed; got.Value != 0 || got.Precision != "EXACT" {
 			t.Errorf("after the unfollow %+v, want 0", got)
 		}
-		if listed := n.Walk("reader", 10); len(listed) > 0 {
+		if listed := n.ReadWholeFeed("reader", 10); len(listed) > 0 {
 			t.Errorf("after the unfollow the feed lists %v", listed)
 		}
 		n.Settle()
-		if listed := n.Walk("reader", 10); len(listed) > 0 {
+		if listed := n.ReadWholeFeed("reader", 10); len(listed) > 0 {
 			t.Errorf("after the job the feed lists %v", listed)
 		}
 	})

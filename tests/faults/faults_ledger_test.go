@@ -23,33 +23,33 @@ type ledgerPost struct {
 // edge is a reader and an author whom they may follow.
 type edge struct{ reader, author string }
 
-// change calls the function change, which reads or writes the ledger, under the lock.
-func (l *ledger) change(change func()) {
+// withLock calls the function change, which reads or writes the ledger, under the lock.
+func (l *ledger) withLock(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change()
 }
 
 func (l *ledger) count() (posts int) {
-	l.change(func() { posts = len(l.posts) })
+	l.withLock(func() { posts = len(l.posts) })
 	return posts
 }
 
 func (l *ledger) recordPost(author, id string) {
-	l.change(func() {
+	l.withLock(func() {
 		post := &ledgerPost{id: id, author: author}
 		l.posts[id], l.byAuthor[author] = post, append(l.byAuthor[author], post)
 	})
 }
 
 func (l *ledger) follows(reader, author string) (follows bool) {
-	l.change(func() { _, follows = l.since[edge{reader, author}] })
+	l.withLock(func() { _, follows = l.since[edge{reader, author}] })
 	return follows
 }
 
 // recordFollow records a follow, or an unfollow if follows is false.
 func (l *ledger) recordFollow(reader, author string, follows bool) {
-	l.change(func() {
+	l.withLock(func() {
 		if !follows {
 			delete(l.since, edge{reader, author})
 			return
@@ -64,7 +64,7 @@ func (l *ledger) recordFollow(reader, author string, follows bool) {
 
 // pick returns a random post of an author for which fits is true; nil if there is none.
 func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
-	l.change(func() {
+	l.withLock(func() {
 		var fitting []*ledgerPost
 		for _, p := range l.byAuthor[author] {
 			if fits(p) {
@@ -80,7 +80,7 @@ func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerP
 
 // feed returns the IDs of the posts that the reader's feed must list, newest first.
 func (l *ledger) feed(reader string) (ids []string) {
-	l.change(func() {
+	l.withLock(func() {
 		for _, post := range l.posts {
 			if _, follows := l.since[edge{reader, post.author}]; !post.deleted && (follows || post.author == reader) {
 				ids = append(ids, post.id)
@@ -94,7 +94,7 @@ func (l *ledger) feed(reader string) (ids []string) {
 
 // unread returns the number of posts of the feed that must count.
 func (l *ledger) unread(reader string) (count int) {
-	l.change(func() {
+	l.withLock(func() {
 		for _, post := range l.posts {
 			since, follows := l.since[edge{reader, post.author}]
 			if follows && !post.deleted && post.id > since && post.id > l.seen[reader] {
@@ -108,7 +108,7 @@ func (l *ledger) unread(reader string) (count int) {
 // likes returns the number of a person's posts that are liked. This is also the number that their badge of likes must have, because
 // these tests mark no notification as seen.
 func (l *ledger) likes(person string) (count int) {
-	l.change(func() {
+	l.withLock(func() {
 		for _, post := range l.byAuthor[person] {
 			if post.liked && !post.deleted {
 				count++

@@ -23,12 +23,12 @@ const (
 // mutations. The outcome of each action is known under any faults: see act.
 type load struct {
 	ledger
-	tb      testing.TB
-	url     func() string
-	retries bool   // a request without an answer is sent again, under the same idempotency key
-	run     string // a prefix of this load's keys
-	people  []string
-	doors   map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
+	tb           testing.TB
+	url          func() string
+	retries      bool   // a request without an answer is sent again, under the same idempotency key
+	keyPrefix    string // a prefix of this load's keys
+	people       []string
+	publishLocks map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
 
 	acked atomic.Int64 // acknowledged mutations
 	keys  atomic.Int64 // idempotency keys that were made
@@ -41,14 +41,14 @@ type load struct {
 // newLoad makes people who do not act yet. url returns the server's present address.
 func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	l := &load{
-		tb: tb, url: url, retries: retries, doors: map[string]*sync.Mutex{}, stop: func() {},
-		run:    fmt.Sprintf("l%08x", rand.Uint32()),
-		ledger: ledger{posts: map[string]*ledgerPost{}, byAuthor: map[string][]*ledgerPost{}, since: map[edge]string{}, seen: map[string]string{}},
+		tb: tb, url: url, retries: retries, publishLocks: map[string]*sync.Mutex{}, stop: func() {},
+		keyPrefix: fmt.Sprintf("l%08x", rand.Uint32()),
+		ledger:    ledger{posts: map[string]*ledgerPost{}, byAuthor: map[string][]*ledgerPost{}, since: map[edge]string{}, seen: map[string]string{}},
 	}
 	for i := range 6 {
-		person := fmt.Sprintf("%s-%c", l.run, 'a'+i)
-		l.people, l.doors[person] = append(l.people, person), &sync.Mutex{}
-		l.meet(person)
+		person := fmt.Sprintf("%s-%c", l.keyPrefix, 'a'+i)
+		l.people, l.publishLocks[person] = append(l.people, person), &sync.Mutex{}
+		l.visitAs(person)
 	}
 	return l
 }
@@ -58,7 +58,7 @@ func (l *load) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	for i, person := range l.people {
-		working.Go(func() { l.live(ctx, person, l.people[(i+1)%len(l.people)]) })
+		working.Go(func() { l.actUntilDone(ctx, person, l.people[(i+1)%len(l.people)]) })
 	}
 	l.stop = sync.OnceFunc(func() {
 		cancel()
@@ -67,8 +67,8 @@ func (l *load) start() {
 	l.tb.Cleanup(l.stop)
 }
 
-// live acts for a person until ctx ends.
-func (l *load) live(ctx context.Context, person, neighbour string) {
+// actUntilDone acts for a person until ctx ends.
+func (l *load) actUntilDone(ctx context.Context, person, neighbour string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -81,11 +81,11 @@ func (l *load) live(ctx context.Context, person, neighbour string) {
 	}
 }
 
-// progress waits until this many more mutations are acknowledged.
-func (l *load) progress(more int64) {
+// waitProgress waits until this many more mutations are acknowledged.
+func (l *load) waitProgress(more int64) {
 	l.tb.Helper()
 	goal := l.acked.Load() + more
-	world.Converge(l.tb, world.Patience, func() error {
+	world.EventuallySucceeds(l.tb, world.RequestTimeout, func() error {
 		if err := l.faults(); err != nil {
 			l.tb.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func (l *load) progress(more int64) {
 	})
 }
 
-// fault records that something was wrong.
-func (l *load) fault(format string, args ...any) {
+// recordFault records that something was wrong.
+func (l *load) recordFault(format string, args ...any) {
 	l.wrongMu.Lock()
 	defer l.wrongMu.Unlock()
 	if len(l.wrong) < 10 {
@@ -121,9 +121,9 @@ func (l *load) act(person, neighbour string) {
 	case dice < 37:
 		l.deletePost(person)
 	case dice < 55:
-		l.turnFollow(person)
+		l.toggleFollow(person)
 	case dice < 72:
-		l.turnLike(person, neighbour)
+		l.toggleLike(person, neighbour)
 	case dice < 82:
 		l.mark(person)
 	case dice < 92:
@@ -137,8 +137,8 @@ func (l *load) publish(person string) {
 	if l.count() >= maxPosts {
 		return
 	}
-	l.doors[person].Lock()
-	defer l.doors[person].Unlock()
+	l.publishLocks[person].Lock()
+	defer l.publishLocks[person].Unlock()
 	var data struct {
 		PublishPost struct{ Post struct{ ID string } }
 	}
@@ -152,33 +152,33 @@ func (l *load) deletePost(person string) {
 	if post == nil {
 		return
 	}
-	l.change(func() { post.deleted = true }) // from here on a like may fail because the post is deleted
-	l.wants("", l.mutate(person, `mutation($key:String,$p:ID!){deletePost(input:{postId:$p,idempotencyKey:$key}){postId}}`,
+	l.withLock(func() { post.deleted = true }) // from here on a like may fail because the post is deleted
+	l.wantCode("", l.mutate(person, `mutation($key:String,$p:ID!){deletePost(input:{postId:$p,idempotencyKey:$key}){postId}}`,
 		map[string]any{"p": post.id}, nil), "deletePost")
 }
 
-// turnFollow lets a person follow somebody, or unfollow whom they follow.
-func (l *load) turnFollow(person string) {
+// toggleFollow lets a person follow somebody, or unfollow whom they follow.
+func (l *load) toggleFollow(person string) {
 	author := l.people[rand.IntN(len(l.people))]
 	if author == person {
 		return
 	}
-	l.doors[author].Lock()
-	defer l.doors[author].Unlock()
+	l.publishLocks[author].Lock()
+	defer l.publishLocks[author].Unlock()
 	verb := "follow"
 	if l.follows(person, author) {
 		verb = "unfollow"
 	}
 	got := l.mutate(person, `mutation($key:String,$u:ID!){r:`+verb+`(input:{userId:$u,idempotencyKey:$key}){user{id}}}`,
 		map[string]any{"u": "user:" + author}, nil)
-	l.wants("", got, verb)
+	l.wantCode("", got, verb)
 	if got == "" {
 		l.recordFollow(person, author, verb == "follow")
 	}
 }
 
-// turnLike lets a person like a post of the neighbour, or undo the like.
-func (l *load) turnLike(person, neighbour string) {
+// toggleLike lets a person like a post of the neighbour, or undo the like.
+func (l *load) toggleLike(person, neighbour string) {
 	post := l.pick(neighbour, func(*ledgerPost) bool { return true })
 	if post == nil {
 		return
@@ -190,12 +190,12 @@ func (l *load) turnLike(person, neighbour string) {
 	got := l.mutate(person, `mutation($key:String,$p:ID!){r:`+verb+`(input:{postId:$p,idempotencyKey:$key}){badges{version}}}`,
 		map[string]any{"p": post.id}, nil)
 	gone := false
-	l.change(func() { gone = post.deleted })
+	l.withLock(func() { gone = post.deleted })
 	if got == "NOT_FOUND" && gone {
 		return
 	}
-	l.wants("", got, verb)
-	l.change(func() { post.liked = verb == "likePost" })
+	l.wantCode("", got, verb)
+	l.withLock(func() { post.liked = verb == "likePost" })
 }
 
 // mark lets a person mark the feed as seen up to somebody's post.
@@ -206,9 +206,9 @@ func (l *load) mark(person string) {
 	}
 	got := l.mutate(person, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`,
 		map[string]any{"p": post.id}, nil)
-	l.wants("", got, "markHomeFeedSeen")
+	l.wantCode("", got, "markHomeFeedSeen")
 	if got == "" {
-		l.change(func() { l.seen[person] = max(l.seen[person], post.id) })
+		l.withLock(func() { l.seen[person] = max(l.seen[person], post.id) })
 	}
 }
 
@@ -221,7 +221,7 @@ func (l *load) readBadges(person string) {
 		return // the server is down
 	}
 	if err != nil {
-		l.fault("badges of %s: %w", person, err)
+		l.recordFault("badges of %s: %w", person, err)
 	}
 }
 
@@ -230,21 +230,21 @@ func (l *load) readFeed(person string) {
 	ids, err := l.pageOf(person, nil)
 	if err != nil {
 		if !l.retries {
-			l.fault("feed of %s: %w", person, err)
+			l.recordFault("feed of %s: %w", person, err)
 		}
 		return
 	}
 	for i := 1; i < len(ids.Ids()); i++ {
 		if ids.Ids()[i] >= ids.Ids()[i-1] {
-			l.fault("feed of %s is not in order: %v", person, ids.Ids())
+			l.recordFault("feed of %s is not in order: %v", person, ids.Ids())
 		}
 	}
 }
 
-// wants records a fault unless the code of an answer is want.
-func (l *load) wants(want, got, what string) {
+// wantCode records a fault unless the code of an answer is want.
+func (l *load) wantCode(want, got, what string) {
 	if got != want {
-		l.fault("%s: code %q, want %q", what, got, want)
+		l.recordFault("%s: code %q, want %q", what, got, want)
 	}
 }
 
@@ -253,8 +253,8 @@ func (l *load) mutate(as, query string, variables map[string]any, into any) (cod
 	if variables == nil {
 		variables = map[string]any{}
 	}
-	variables["key"] = fmt.Sprintf("%s-%d", l.run, l.keys.Add(1))
-	ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
+	variables["key"] = fmt.Sprintf("%s-%d", l.keyPrefix, l.keys.Add(1))
+	ctx, cancel := context.WithTimeout(context.Background(), world.RequestTimeout)
 	defer cancel()
 	for {
 		got, err := world.Request(ctx, l.url(), as, query, variables)
@@ -263,14 +263,14 @@ func (l *load) mutate(as, query string, variables map[string]any, into any) (cod
 			l.acked.Add(1)
 			if into != nil {
 				if err := json.Unmarshal(got.Data, into); err != nil {
-					l.fault("%s: %w", got.Data, err)
+					l.recordFault("%s: %w", got.Data, err)
 				}
 			}
 			return ""
 		case err == nil && got.ErrorCode() != "UNAVAILABLE":
 			return got.ErrorCode()
 		case !l.retries || ctx.Err() != nil:
-			l.fault("%s as %s was not acknowledged: %v %v", query, as, got.Errors, err)
+			l.recordFault("%s as %s was not acknowledged: %v %v", query, as, got.Errors, err)
 			return "UNAVAILABLE"
 		}
 		timer := time.NewTimer(20 * time.Millisecond) // until the next try
@@ -352,9 +352,9 @@ func (l *load) compareBadges(person string, got world.Badges) error {
 func (l *load) settle(within time.Duration, watches ...*world.Watch) {
 	l.tb.Helper()
 	l.stop()
-	world.Converge(l.tb, within, l.compare)
+	world.EventuallySucceeds(l.tb, within, l.compare)
 	for _, w := range watches {
-		w.Shows(l.tb, within, l.unread(w.Person), l.likes(w.Person))
+		w.WaitCounts(l.tb, within, l.unread(w.Person), l.likes(w.Person))
 	}
 	if err := l.faults(); err != nil {
 		l.tb.Fatal(err)

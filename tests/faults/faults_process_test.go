@@ -20,33 +20,33 @@ import (
 	"tidings/tests/world"
 )
 
-// jobsOfTheDead is the time within which the jobs of a killed process must be done after its restart. On SQLite no lease delays
+// orphanedJobsWithin is the time within which the jobs of a killed process must be done after its restart. On SQLite no lease delays
 // them.
-const jobsOfTheDead = 12 * time.Second
+const orphanedJobsWithin = 12 * time.Second
 
-// reborn starts the program again and again on the same data.
-type reborn struct {
+// restarter starts the program again and again on the same data.
+type restarter struct {
 	*world.Process
 	tb        testing.TB
 	arguments []string
 	address   atomic.Pointer[string] // the present URL
 }
 
-func startReborn(tb testing.TB, redis string) *reborn {
+func startRestarter(tb testing.TB, redis string) *restarter {
 	tb.Helper()
-	r := &reborn{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}
+	r := &restarter{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}
 	r.start()
 	return r
 }
 
-func (r *reborn) start() {
+func (r *restarter) start() {
 	r.tb.Helper()
 	r.Process = world.StartProcess(r.tb, "", r.arguments...)
 	r.address.Store(&r.URL)
 }
 
 // presentURL returns the process's present URL.
-func (r *reborn) presentURL() string { return *r.address.Load() }
+func (r *restarter) presentURL() string { return *r.address.Load() }
 
 // The process is killed under load, three times. Acknowledged mutations are kept, repeated mutations without an
 // acknowledgement have one effect, every job is done, and the badges are right. A private Redis loses all projections each
@@ -57,19 +57,19 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		"of another": func(t *testing.T) string { return redistest.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := startReborn(t, redis(t))
+			server := startRestarter(t, redis(t))
 			l := newLoad(t, true, server.presentURL)
 			l.start()
 			for range 3 {
-				l.progress(30)
+				l.waitProgress(30)
 				server.Kill()
 				server.start()
 			}
 			watches := l.watchAll(server.URL)
-			l.progress(20)
+			l.waitProgress(20)
 			l.stop()
-			server.WaitForJobs(jobsOfTheDead)
-			l.settle(world.Convergence, watches...)
+			server.WaitForJobs(orphanedJobsWithin)
+			l.settle(world.ConvergenceTimeout, watches...)
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 // The process is killed while jobs wait because Redis hangs. No job is lost.
 func TestServerKilledWhileJobsWait(t *testing.T) {
 	redis := redistest.NewServer(t)
-	server := startReborn(t, redis.URL())
+	server := startRestarter(t, redis.URL())
 	l := newLoad(t, false, server.presentURL)
 	reader, author := l.people[0], l.people[1]
 	mutation := func(as, query string, variables map[string]any) {
@@ -90,7 +90,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	if got, err := l.badgesOf(reader); err != nil || got.Total.Value != 0 {
 		t.Fatalf("at first: %+v, %v", got, err)
 	}
-	server.WaitForJobs(world.Convergence)
+	server.WaitForJobs(world.ConvergenceTimeout)
 
 	redis.Pause()
 	for range 7 {
@@ -106,7 +106,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	}
 	redis.Resume()
 	server.start()
-	server.WaitForJobs(jobsOfTheDead)
+	server.WaitForJobs(orphanedJobsWithin)
 	if got, err := l.badgesOf(reader); err != nil || got.HomeFeed.Value != 7 || got.HomeFeed.Precision != "EXACT" {
 		t.Errorf("in the end: %+v, %v", got, err)
 	}
@@ -124,13 +124,13 @@ func (l *load) followOnce(reader, author string) {
 // SIGTERM under load: every socket is asked to reconnect, the process ends within 15 s with exit code 0, and nothing that
 // was acknowledged is lost.
 func TestDrainUnderLoad(t *testing.T) {
-	server := startReborn(t, redistest.Redis(t))
+	server := startRestarter(t, redistest.Redis(t))
 	l := newLoad(t, true, server.presentURL)
 	watches := l.watchAll(server.URL)
 	l.start()
-	l.progress(40)
+	l.waitProgress(40)
 	server.Terminate()
-	if code := server.Exits(15 * time.Second); code != 0 {
+	if code := server.WaitExit(15 * time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, server.Output.String())
 	}
 	for _, w := range watches {
@@ -140,10 +140,10 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 	server.start()
 	watches = l.watchAll(server.URL)
-	l.progress(20)
+	l.waitProgress(20)
 	l.stop()
-	server.WaitForJobs(world.Convergence) // a drained process leaves no leases
-	l.settle(world.Convergence, watches...)
+	server.WaitForJobs(world.ConvergenceTimeout) // a drained process leaves no leases
+	l.settle(world.ConvergenceTimeout, watches...)
 }
 
 // On a full disk only mutations that were stored are acknowledged, reads continue, and acknowledged mutations are kept.
@@ -156,7 +156,7 @@ func TestFullDisk(t *testing.T) {
 		wantStored(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
 	})
 	data := t.TempDir()
-	if !sqltest.SmallDisk(t, data, "2m") {
+	if !sqltest.MountSmallDisk(t, data, "2m") {
 		return // the file size limit above must do
 	}
 	t.Run("a disk of 2 MB", func(t *testing.T) {
@@ -244,7 +244,7 @@ func publishTo(t *testing.T, p *world.Process, body string) (id, code string) {
 func wantStored(t *testing.T, p *world.Process, kept []string) {
 	t.Helper()
 	l := newLoad(t, false, func() string { return p.URL })
-	p.WaitForJobs(jobsOfTheDead)
+	p.WaitForJobs(orphanedJobsWithin)
 	listed, err := l.walkOf("author")
 	if err != nil {
 		t.Fatal(err)

@@ -29,15 +29,15 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 				}
 				return got.HomeFeed.Precision == precision && got.Total.Precision == precision
 			}
-			world.Eventually(t, world.Convergence, "the first post", func() bool { return n.Badges("reader").HomeFeed.Value == 1 })
+			world.Eventually(t, world.ConvergenceTimeout, "the first post", func() bool { return n.Badges("reader").HomeFeed.Value == 1 })
 
 			server.Do(redis.refuse...)
 			second := n.Publish("author", "two")
-			world.Eventually(t, world.Convergence, "the refusal is known", func() bool { return n.Redis.RefusesWrites() })
+			world.Eventually(t, world.ConvergenceTimeout, "the refusal is known", func() bool { return n.Redis.RefusesWrites() })
 			if !reads("STALE", 2) {
 				t.Errorf("a query: %+v, want STALE", n.Badges("reader"))
 			}
-			if ids := n.Page("reader", 10, "", "").Ids(); len(ids) != 2 || ids[0] != second || ids[1] != first {
+			if ids := n.ReadFeedPage("reader", 10, "", "").Ids(); len(ids) != 2 || ids[0] != second || ids[1] != first {
 				t.Errorf("the feed is %v", ids)
 			}
 			if got := n.MarkFeedSeen("reader", first); got.HomeFeed.Value != 1 || got.Total.Precision != "STALE" {
@@ -54,7 +54,7 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 			}
 
 			server.Do(redis.accept...)
-			world.Eventually(t, world.Convergence, "an exact answer", func() bool { return reads("EXACT", 1) })
+			world.Eventually(t, world.ConvergenceTimeout, "an exact answer", func() bool { return reads("EXACT", 1) })
 			if text := n.Get(t, "/readyz"); text != "ready\n" {
 				t.Errorf("/readyz says %q", text)
 			}

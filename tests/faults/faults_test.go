@@ -22,8 +22,8 @@ func (l *load) watchAll(url string) []*world.Watch {
 	return watches
 }
 
-// meet creates a user by a request with their own token.
-func (l *load) meet(person string) {
+// visitAs sends a request as a user, which creates them if they are new.
+func (l *load) visitAs(person string) {
 	l.tb.Helper()
 	if code := l.mutate(person, `{viewer{user{key}}}`, nil, nil); code != "" {
 		l.tb.Fatalf("%s comes: %s", person, code)
@@ -47,8 +47,8 @@ type witness struct {
 // newWitness makes a witness of whose feed this number of posts must count.
 func newWitness(l *load, posts int) *witness {
 	l.tb.Helper()
-	w := &witness{load: l, name: l.run + "-witness", want: posts}
-	author := l.run + "-quiet"
+	w := &witness{load: l, name: l.keyPrefix + "-witness", want: posts}
+	author := l.keyPrefix + "-quiet"
 	must := func(as, query string, variables map[string]any) (id string) {
 		var data struct {
 			R struct{ Post struct{ ID string } }
@@ -58,16 +58,16 @@ func newWitness(l *load, posts int) *witness {
 		}
 		return data.R.Post.ID
 	}
-	l.meet(author)
+	l.visitAs(author)
 	must(w.name, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author})
 	var ids []string
 	for range posts + 2 {
 		ids = append(ids, must(author, `mutation($key:String){r:publishPost(input:{body:"old",idempotencyKey:$key}){post{id}}}`, nil))
 	}
 	w.first = ids[0]
-	l.meet(author)
+	l.visitAs(author)
 	must(w.name, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`, map[string]any{"p": ids[1]})
-	world.Converge(l.tb, world.Convergence, func() error {
+	world.EventuallySucceeds(l.tb, world.ConvergenceTimeout, func() error {
 		got, err := l.badgesOf(w.name)
 		if err == nil && got.Total.Value != posts {
 			err = fmt.Errorf("the witness has %d", got.Total.Value)
@@ -114,17 +114,17 @@ func (w *witness) lookOnce() {
 		err = fmt.Errorf("%+v, want %d", got.HomeFeed, w.want)
 	}
 	if err != nil {
-		w.load.fault("the witness: %w", err)
+		w.load.recordFault("the witness: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.precision = got.HomeFeed.Precision
 }
 
-// sees waits until the witness's count of the home feed has this precision.
-func (w *witness) sees(precision string) {
+// waitPrecision waits until the witness's count of the home feed has this precision.
+func (w *witness) waitPrecision(precision string) {
 	w.load.tb.Helper()
-	world.Converge(w.load.tb, world.Convergence, func() error {
+	world.EventuallySucceeds(w.load.tb, world.ConvergenceTimeout, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.precision != precision {
@@ -146,29 +146,29 @@ func TestFlushesUnderLoad(t *testing.T) {
 	l.start()
 	for range 8 {
 		server.Flush()
-		l.progress(20)
+		l.waitProgress(20)
 	}
 	w.stop()
-	l.settle(world.Convergence, watches[:len(watches)-1]...)
-	watches[len(watches)-1].Shows(t, world.Convergence, 3, 0)
+	l.settle(world.ConvergenceTimeout, watches[:len(watches)-1]...)
+	watches[len(watches)-1].WaitCounts(t, world.ConvergenceTimeout, 3, 0)
 }
 
 // Redis is killed under load and comes back empty. Meanwhile mutations continue, and counts come from SQL and are marked as
 // STALE. When Redis is back, everything is right again, on the devices too.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
-	redisGone(t, server, server.Kill, server.Start)
+	testRedisGone(t, server, server.Kill, server.Start)
 }
 
 // If Redis hangs under load, so that commands sent to it run later or never, the promises of TestRedisKilledUnderLoad hold
 // too.
 func TestRedisHangsUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
-	redisGone(t, server, server.Pause, server.Resume)
+	testRedisGone(t, server, server.Pause, server.Resume)
 }
 
-// redisGone lets away take Redis from a node under load, and back bring it back, twice.
-func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
+// testRedisGone lets away take Redis from a node under load, and back bring it back, twice.
+func testRedisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	l := newLoad(t, false, func() string { return n.URL })
 	w := newWitness(l, 3)
@@ -176,15 +176,15 @@ func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	w.look()
 	l.start()
 	for range 2 {
-		l.progress(25)
+		l.waitProgress(25)
 		away()
-		w.sees("STALE")
-		l.progress(25)
+		w.waitPrecision("STALE")
+		l.waitProgress(25)
 		back()
-		w.sees("EXACT")
+		w.waitPrecision("EXACT")
 	}
 	w.stop()
-	l.settle(world.Convergence, watches...)
+	l.settle(world.ConvergenceTimeout, watches...)
 }
 
 // If Redis is down from the start of a request, SQL answers everything: counts marked as STALE, whole feeds, and mutations
@@ -208,7 +208,7 @@ func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	}
 	stale("reader", "a query", n.Badges("reader"), 2, 0)
 	stale("stranger", "a query of somebody new", n.Badges("stranger"), 0, 0)
-	if got := n.Walk("reader", 1); len(got) != 2 || got[0] != second || got[1] != first {
+	if got := n.ReadWholeFeed("reader", 1); len(got) != 2 || got[0] != second || got[1] != first {
 		t.Errorf("the feed is %v, want %v", got, []string{second, first})
 	}
 	stale("reader", "a mark", n.MarkFeedSeen("reader", first), 1, 0)
@@ -220,19 +220,19 @@ func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 		return data.R.Badges
 	}
 	stale("reader", "a like", mutate("reader", `likePost(input:{postId:$id})`, second), 1, 0)
-	world.Eventually(t, world.Convergence, "the job of the like has run without Redis", func() bool {
+	world.Eventually(t, world.ConvergenceTimeout, "the job of the like has run without Redis", func() bool {
 		return n.Badges("author").Notifications.Like.Value == 1
 	})
 	stale("author", "a deletion", mutate("author", `deletePost(input:{postId:$id})`, first), 0, 1)
 	stale("reader", "an unfollow", mutate("reader", `unfollow(input:{userId:$id})`, "user:author"), 0, 0)
 	stale("reader", "a follow", mutate("reader", `follow(input:{userId:$id})`, "user:author"), 0, 0)
-	if got := n.Walk("reader", 20); len(got) != 1 || got[0] != second {
+	if got := n.ReadWholeFeed("reader", 20); len(got) != 1 || got[0] != second {
 		t.Errorf("the feed is %v, want %s alone", got, second)
 	}
 	n.Must("author", `mutation{setProfile(input:{name:"A"}){user{name}}}`, nil, nil)
 
 	server.Start()
-	world.Eventually(t, world.Convergence, "the jobs are done and the like counts", func() bool {
+	world.Eventually(t, world.ConvergenceTimeout, "the jobs are done and the like counts", func() bool {
 		got := n.Badges("author")
 		return got.Notifications.Like.Value == 1 && got.Total.Precision == "EXACT"
 	})

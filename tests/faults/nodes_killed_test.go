@@ -84,8 +84,8 @@ func (c *chatters) send(stop func() bool) (done func()) {
 	return sending.Wait
 }
 
-// truths counts each reader's unread messages in SQL.
-func (c *chatters) truths() (unread []int) {
+// countUnreadInSQL counts each reader's unread messages in SQL.
+func (c *chatters) countUnreadInSQL() (unread []int) {
 	c.t.Helper()
 	numbers, err := people.IDs(c.t.Context(), c.facts, c.readers)
 	if err != nil {
@@ -105,8 +105,8 @@ func (c *chatters) truths() (unread []int) {
 	return unread
 }
 
-// shown reads each reader's count of messages through a node.
-func (c *chatters) shown(n *world.Process) (counts []world.Count) {
+// readCounts reads each reader's count of messages through a node.
+func (c *chatters) readCounts(n *world.Process) (counts []world.Count) {
 	c.t.Helper()
 	for _, reader := range c.readers {
 		var data struct {
@@ -122,16 +122,16 @@ func (c *chatters) shown(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// holds checks the numbers of the second node after a fault, which was at since. Once admittedWithin has passed, no number may be
+// wantNumbers checks the numbers of the second node after a fault, which was at since. Once admittedWithin has passed, no number may be
 // wrong and exact. At the latest after the time within, all numbers must be right and exact. Transactions that were in flight may
 // still commit, so a number is right if it lies between the facts before and after the read.
-func (c *chatters) holds(since time.Time, within time.Duration) {
+func (c *chatters) wantNumbers(since time.Time, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
-	world.Converge(c.t, world.Convergence, func() error {
+	world.EventuallySucceeds(c.t, world.ConvergenceTimeout, func() error {
 		late, wrong := time.Since(since) > admittedWithin, 0
-		least, shown := c.truths(), c.shown(c.b)
-		most := c.truths()
+		least, shown := c.countUnreadInSQL(), c.readCounts(c.b)
+		most := c.countUnreadInSQL()
 		for i, got := range shown {
 			right := got.Value >= least[i] && got.Value <= most[i]
 			switch {
@@ -168,19 +168,19 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 			for range 4 {
 				goal := c.acked.Load() + 100
 				done := c.send(func() bool { return false })
-				world.Eventually(t, world.Patience, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+				world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
 				c.a.Kill()
 				killed := time.Now()
 				done()
 				if again {
 					c.a = c.start("a")
 				}
-				c.holds(killed, repairedWithin)
+				c.wantNumbers(killed, repairedWithin)
 				if !again {
 					c.a = c.start("a")
 				}
 			}
-			if !slices.ContainsFunc(c.truths(), func(unread int) bool { return unread > 0 }) {
+			if !slices.ContainsFunc(c.countUnreadInSQL(), func(unread int) bool { return unread > 0 }) {
 				t.Error("nothing was unread: the test has proved nothing")
 			}
 		})
@@ -195,13 +195,13 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	for range 4 {
 		goal := c.acked.Load() + 100
 		done := c.send(func() bool { return false })
-		world.Eventually(t, world.Patience, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+		world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
 		server.Kill()
 		done()
 		server.Start(t)
 		started := time.Now()
-		world.Eventually(t, world.Patience, "the database answers", func() bool { return c.facts.Ping(t.Context()) == nil })
-		c.holds(started, repairedWithin)
+		world.Eventually(t, world.RequestTimeout, "the database answers", func() bool { return c.facts.Ping(t.Context()) == nil })
+		c.wantNumbers(started, repairedWithin)
 	}
 }
 
@@ -212,19 +212,19 @@ func TestPausedNodeIsHarmless(t *testing.T) {
 		goal := c.acked.Load() + 100
 		var enough atomic.Bool
 		done := c.send(enough.Load)
-		world.Eventually(t, world.Patience, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+		world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
 		pid := c.a.Command.Process
 		if err := pid.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		paused := time.Now()
 		enough.Store(true)
-		c.holds(paused, repairedWithin)
+		c.wantNumbers(paused, repairedWithin)
 		if err := pid.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		done()
-		c.holds(time.Now(), repairedWithin)
-		c.a.WaitForJobs(world.Convergence)
+		c.wantNumbers(time.Now(), repairedWithin)
+		c.a.WaitForJobs(world.ConvergenceTimeout)
 	}
 }

@@ -77,7 +77,7 @@ func TestStartsThatCannotSucceed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			arguments := append([]string{"--listen", "127.0.0.1:0", "--data", t.TempDir(), "--log-level", "error"}, c.arguments...)
 			p := world.Launch(t, "", arguments...)
-			code, said := p.Exits(20*time.Second), p.Output.String()
+			code, said := p.WaitExit(20*time.Second), p.Output.String()
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
@@ -113,7 +113,7 @@ func TestCleanRestart(t *testing.T) {
 		p := world.StartProcess(t, "", "--listen", address, "--data", data)
 		address = strings.TrimPrefix(p.URL, "http://")
 		p.Terminate()
-		if code := p.Exits(15 * time.Second); code != 0 {
+		if code := p.WaitExit(15 * time.Second); code != 0 {
 			t.Fatalf("exit code %d: %s", code, p.Output.String())
 		}
 	}
@@ -137,12 +137,12 @@ func TestSpareProcessors(t *testing.T) {
 		t.Errorf("GOMAXPROCS is %d, the environment has set %d", got, before)
 	}
 	node.SpareProcessors(func(string) string { return "" })
-	if got := runtime.GOMAXPROCS(0); got != before+node.Spare {
-		t.Errorf("GOMAXPROCS is %d, want %d and %d more", got, before, node.Spare)
+	if got := runtime.GOMAXPROCS(0); got != before+node.SpareThreads {
+		t.Errorf("GOMAXPROCS is %d, want %d and %d more", got, before, node.SpareThreads)
 	}
 }
 
-// The heap may grow by node.MaxPercent, and Go's memory limit is three quarters of the limit that the system sets, if it sets one. If
+// The heap may grow by node.MaxGCPercent, and Go's memory limit is three quarters of the limit that the system sets, if it sets one. If
 // GOGC is in the environment, the program does not change how much the heap may grow.
 func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	defer debug.SetGCPercent(100)
@@ -160,9 +160,9 @@ func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 		percent uint64
 		most    int64
 	}{
-		{"no limit", "", func() (uint64, error) { return 0, memlimit.ErrNoLimit }, node.MaxPercent, math.MaxInt64},
-		{"no control group", "", func() (uint64, error) { return 0, errors.New("no control group") }, node.MaxPercent, math.MaxInt64},
-		{"a limit", "", memlimit.Limit(100 << 20), node.MaxPercent, 75 << 20},
+		{"no limit", "", func() (uint64, error) { return 0, memlimit.ErrNoLimit }, node.MaxGCPercent, math.MaxInt64},
+		{"no control group", "", func() (uint64, error) { return 0, errors.New("no control group") }, node.MaxGCPercent, math.MaxInt64},
+		{"a limit", "", memlimit.Limit(100 << 20), node.MaxGCPercent, 75 << 20},
 		{"GOGC is set", "50", memlimit.Limit(100 << 20), 100, 75 << 20},
 	} {
 		debug.SetGCPercent(100)
@@ -179,18 +179,18 @@ func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 
 func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
 	for live, want := range map[uint64]int{0: 1600, 3 << 20: 1600, 8 << 20: 800, 16 << 20: 400, 32 << 20: 200, 64 << 20: 100, 4 << 30: 100} {
-		if got := node.GcPercent(live); got != want {
+		if got := node.GCPercent(live); got != want {
 			t.Errorf("%d live bytes: %d %%, want %d %%", live, got, want)
 		}
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(node.MaxPercent))
+	defer debug.SetGCPercent(debug.SetGCPercent(node.MaxGCPercent))
 	adapt := node.AdaptGC()
-	live := make([]byte, node.Growth)
+	live := make([]byte, node.SmallHeapGrowth)
 	runtime.GC()
 	adapt(t.Context())
 	runtime.KeepAlive(live)
-	if got := runtimeMetric("/gc/gogc:percent"); got != node.MinPercent {
-		t.Errorf("with %d live bytes the heap grows by %d %%, want %d %%", len(live), got, node.MinPercent)
+	if got := runtimeMetric("/gc/gogc:percent"); got != node.MinGCPercent {
+		t.Errorf("with %d live bytes the heap grows by %d %%, want %d %%", len(live), got, node.MinGCPercent)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 	server.Start()
 	exactly := func(want int) {
 		t.Helper()
-		world.Converge(t, world.Convergence, func() error {
+		world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
 			if got := shown(); got.HomeFeed.Value != want || got.Total.Precision != "EXACT" {
 				return fmt.Errorf("%+v of %+v, want %d", got.HomeFeed, got.Total, want)
 			}
@@ -56,6 +56,6 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 	exactly(1)
 	mutation("author", `mutation{publishPost(input:{body:"two"}){post{id}}}`)
 	exactly(2)
-	device.Shows(t, world.Convergence, 2, 0)
-	p.WaitForJobs(world.Convergence)
+	device.WaitCounts(t, world.ConvergenceTimeout, 2, 0)
+	p.WaitForJobs(world.ConvergenceTimeout)
 }

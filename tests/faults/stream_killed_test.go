@@ -61,13 +61,13 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 			}
 		}
 		dies.Kill()
-		dies.Exits(10 * time.Second)
+		dies.WaitExit(10 * time.Second)
 		dies = start("dies")
 		url.Store(&dies.URL)
 	}
 	close(stop)
 	acting.Wait()
-	world.Converge(t, 30*time.Second, func() error {
+	world.EventuallySucceeds(t, 30*time.Second, func() error {
 		if err := reader.Read(stays.URL); err != nil {
 			return err
 		}

@@ -80,8 +80,8 @@ func (r *faultyReceiver) heldUsers() int {
 	return len(r.held)
 }
 
-// arrive records a request, and returns its fate: 1 to 4 is a way to fail it, see ServeHTTP; any other number accepts it.
-func (r *faultyReceiver) arrive(id string, change world.Change) (fate int) {
+// recordRequest records a request, and returns its fate: 1 to 4 is a way to fail it, see ServeHTTP; any other number accepts it.
+func (r *faultyReceiver) recordRequest(id string, change world.Change) (fate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if change.Version < r.versions[change.Key] {
@@ -118,7 +118,7 @@ func (r *faultyReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request)
 		r.t.Errorf("%s: %v", text, err)
 		return
 	}
-	switch r.arrive(request.Header.Get("webhook-id"), event.Data) {
+	switch r.recordRequest(request.Header.Get("webhook-id"), event.Data) {
 	case 1:
 		w.WriteHeader(http.StatusInternalServerError)
 	case 2:
@@ -164,8 +164,8 @@ type webhookNodes struct {
 
 const takeOverWithin = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s
 
-// deliverer waits until a process delivers the webhook, and returns its index.
-func (k *webhookNodes) deliverer() (at int) {
+// waitDeliverer waits until a process delivers the webhook, and returns its index.
+func (k *webhookNodes) waitDeliverer() (at int) {
 	k.t.Helper()
 	world.Eventually(k.t, takeOverWithin, "a node delivers", func() bool { at = workingNode(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
 	return at
@@ -174,19 +174,19 @@ func (k *webhookNodes) deliverer() (at int) {
 // kill kills a process and starts it again.
 func (k *webhookNodes) kill(at int) {
 	k.nodes[at].Kill()
-	k.nodes[at].Exits(10 * time.Second)
+	k.nodes[at].WaitExit(10 * time.Second)
 	k.nodes[at] = k.start([]string{"a", "b"}[at])
-	k.crowd.use(k.nodes)
+	k.crowd.setNodes(k.nodes)
 }
 
 // settle waits until the last accepted event of each user equals the user's badges.
 func (k *webhookNodes) settle() {
 	k.t.Helper()
-	at := k.deliverer()
+	at := k.waitDeliverer()
 	if err := world.Ask(k.nodes[at].URL, "boss:admin", `mutation{replayWebhook(input:{name:"app"}){replayed}}`, nil, nil); err != nil {
 		k.t.Fatal(err)
 	}
-	world.Converge(k.t, takeOverWithin, func() error {
+	world.EventuallySucceeds(k.t, takeOverWithin, func() error {
 		for _, key := range k.crowd.keys {
 			var data struct{ Viewer struct{ Badges world.Badges } }
 			if err := world.Ask(k.nodes[at].URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
@@ -217,11 +217,11 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 		map[string]any{"u": "http://" + k.receiver.address + "/hook"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	k.deliverer()
+	k.waitDeliverer()
 	k.crowd = newCrowd(t, k.nodes)
 	k.crowd.run()
 	for range histories.Number(t, 1, 5) {
-		at, arrived := k.deliverer(), k.receiver.count()
+		at, arrived := k.waitDeliverer(), k.receiver.count()
 		world.Eventually(t, takeOverWithin, "events arrive", func() bool { return k.receiver.count() > arrived+20 })
 		k.receiver.restart()
 		k.kill(at)
@@ -230,7 +230,7 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	k.receiver.set(true, false)
 	k.settle()
 
-	at := k.deliverer()
+	at := k.waitDeliverer()
 	k.receiver.set(true, true)
 	to := []string{}
 	for _, key := range k.crowd.keys {
@@ -271,7 +271,7 @@ type crowd struct {
 func newCrowd(t *testing.T, nodes []*world.Process) *crowd {
 	t.Helper()
 	l := &crowd{keys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, over: make(chan struct{})}
-	l.use(nodes)
+	l.setNodes(nodes)
 	for _, key := range l.keys {
 		var data struct {
 			PublishPost struct{ Post struct{ ID string } }
@@ -284,8 +284,8 @@ func newCrowd(t *testing.T, nodes []*world.Process) *crowd {
 	return l
 }
 
-// use sets the nodes through which the people act.
-func (l *crowd) use(nodes []*world.Process) {
+// setNodes sets the nodes through which the people act.
+func (l *crowd) setNodes(nodes []*world.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nodes = append([]*world.Process(nil), nodes...)

@@ -18,7 +18,7 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 	var conversation struct {
 		C struct{ Conversation struct{ ID string } }
 	}
-	n.People("reader", "other")
+	n.CreateUsers("reader", "other")
 	n.Must("author", `mutation{c:createConversation(input:{kind:GROUP,memberIds:["user:reader","user:other"]}){conversation{id}}}`, nil, &conversation)
 	say := func() {
 		n.Must("author", `mutation($c:ID!){s:sendMessage(input:{conversationId:$c,body:"hm"}){message{id}}}`,
@@ -34,13 +34,13 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 		for _, key := range []string{"b", "i", "c", "on"} {
 			n.Publish("author", "before "+key)
 			want++
-			reader.Shows(t, world.Convergence, want, 0)
+			reader.WaitCounts(t, world.ConvergenceTimeout, want, 0)
 			name := fmt.Sprintf("{u%d}:%s", n.IDsOf("reader")[0], key)
 			server.Do("DEL", name)
 			server.Do("SET", name, "junk")
 			switch round {
 			case 0: // the user reads
-				if got := len(n.Page("reader", 100, "", "").Ids()); got != want {
+				if got := len(n.ReadFeedPage("reader", 100, "", "").Ids()); got != want {
 					t.Errorf("%s: a feed of %d, want %d", key, got, want)
 				}
 				if got := n.Badges("reader"); got.HomeFeed.Value != want || got.Total.Precision != "EXACT" {
@@ -51,11 +51,11 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 				n.Publish("author", "after "+key)
 				want++
 			}
-			reader.Shows(t, world.Convergence, want, 0)
-			other.Shows(t, world.Convergence, want, 0)
+			reader.WaitCounts(t, world.ConvergenceTimeout, want, 0)
+			other.WaitCounts(t, world.ConvergenceTimeout, want, 0)
 		}
 	}
-	world.Eventually(t, world.Convergence, "the messages are counted", func() bool {
+	world.Eventually(t, world.ConvergenceTimeout, "the messages are counted", func() bool {
 		mine, his := n.Badges("reader"), n.Badges("other")
 		return mine.Total.Value == want+4 && his.Total.Value == want+4
 	})

@@ -36,9 +36,9 @@ func Number(tb testing.TB, short, full int) int {
 	return short
 }
 
-// Fewer makes rapid run only 1/part of its histories until the end of the test, unless the full set is selected. The full set is
+// Reduce makes rapid run only 1/part of its histories until the end of the test, unless the full set is selected. The full set is
 // the number of -rapid.checks, 100 by default.
-func Fewer(tb testing.TB, part int) {
+func Reduce(tb testing.TB, part int) {
 	tb.Helper()
 	checks := flag.Lookup("rapid.checks").Value
 	before := checks.String()

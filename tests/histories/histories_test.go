@@ -6,10 +6,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// countHistories returns the number of histories that rapid runs in a test that calls Fewer with part.
+// countHistories returns the number of histories that rapid runs in a test that calls Reduce with part.
 func countHistories(t *testing.T, part int) (count int) {
 	t.Run("rapid", func(t *testing.T) {
-		Fewer(t, part)
+		Reduce(t, part)
 		rapid.Check(t, func(*rapid.T) { count++ })
 	})
 	return count

@@ -20,7 +20,7 @@ type specification map[string]any
 var uncheckedKeywords = []string{"$schema", "$id", "$defs"}
 
 // check compares a value with a schema. It returns the properties that the schema mentions, and the faults.
-func (s specification) check(schema any, value any, at string) (spokenOf map[string]bool, faults []string) {
+func (s specification) check(schema any, value any, at string) (mentioned map[string]bool, faults []string) {
 	if allowed, ok := schema.(bool); ok {
 		if !allowed {
 			faults = append(faults, at+" is not allowed")
@@ -29,30 +29,30 @@ func (s specification) check(schema any, value any, at string) (spokenOf map[str
 	}
 	c := &schemaCheck{s, schema.(map[string]any), value, at, map[string]bool{}, nil}
 	for _, keyword := range slices.Sorted(maps.Keys(c.schema)) {
-		c.keyword(keyword, c.schema[keyword])
+		c.checkKeyword(keyword, c.schema[keyword])
 	}
 	if object, ok := value.(map[string]any); ok {
 		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} { // after all keywords that mention properties
 			if rest, has := c.schema[keyword]; has {
 				for name, part := range object {
-					if !c.spokenOf[name] {
+					if !c.mentioned[name] {
 						c.checkPart(rest, part, at+"."+name)
 					}
 				}
 			}
 		}
 	}
-	return c.spokenOf, c.faults
+	return c.mentioned, c.faults
 }
 
 // schemaCheck is the check of one value.
 type schemaCheck struct {
-	s        specification
-	schema   map[string]any
-	value    any
-	at       string
-	spokenOf map[string]bool // the properties that the schema mentions
-	faults   []string
+	s         specification
+	schema    map[string]any
+	value     any
+	at        string
+	mentioned map[string]bool // the properties that the schema mentions
+	faults    []string
 }
 
 func (c *schemaCheck) fault(format string, arguments ...any) {
@@ -67,13 +67,13 @@ func (c *schemaCheck) checkPart(schema, value any, at string) {
 
 // checkSame checks the same value against another schema.
 func (c *schemaCheck) checkSame(schema any) {
-	spokenOf, faults := c.s.check(schema, c.value, c.at)
-	maps.Copy(c.spokenOf, spokenOf)
+	mentioned, faults := c.s.check(schema, c.value, c.at)
+	maps.Copy(c.mentioned, mentioned)
 	c.faults = append(c.faults, faults...)
 }
 
-// keyword checks the value against one keyword of the schema, whose content is with.
-func (c *schemaCheck) keyword(keyword string, with any) {
+// checkKeyword checks the value against one keyword of the schema, whose content is with.
+func (c *schemaCheck) checkKeyword(keyword string, with any) {
 	object, _ := c.value.(map[string]any)
 	list, _ := c.value.([]any)
 	text, isText := c.value.(string)
@@ -82,9 +82,9 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 	case "$ref":
 		c.checkSame(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
 	case "type":
-		c.types(with)
+		c.checkTypes(with)
 	case "properties", "patternProperties":
-		c.properties(keyword, with.(map[string]any))
+		c.checkProperties(keyword, with.(map[string]any))
 	case "required":
 		for _, name := range with.([]any) {
 			if _, has := object[name.(string)]; object != nil && !has {
@@ -100,7 +100,7 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 			c.checkSame(one)
 		}
 	case "oneOf", "anyOf":
-		c.choose(keyword, with.([]any))
+		c.checkChoices(keyword, with.([]any))
 	case "enum":
 		if !slices.Contains(with.([]any), c.value) {
 			c.fault("%v is none of %v", c.value, with)
@@ -127,21 +127,21 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 	}
 }
 
-// properties checks the properties of an object that a keyword names.
-func (c *schemaCheck) properties(keyword string, with map[string]any) {
+// checkProperties checks the properties of an object that a keyword names.
+func (c *schemaCheck) checkProperties(keyword string, with map[string]any) {
 	object, _ := c.value.(map[string]any)
 	for name, part := range object {
 		for of, schema := range with {
 			if keyword == "properties" && of == name || keyword == "patternProperties" && regexp.MustCompile(of).MatchString(name) {
-				c.spokenOf[name] = true
+				c.mentioned[name] = true
 				c.checkPart(schema, part, c.at+"."+name)
 			}
 		}
 	}
 }
 
-// types checks the type of the value against the allowed types.
-func (c *schemaCheck) types(with any) {
+// checkTypes checks the type of the value against the allowed types.
+func (c *schemaCheck) checkTypes(with any) {
 	allowed, several := with.([]any)
 	if !several {
 		allowed = []any{with}
@@ -155,14 +155,14 @@ func (c *schemaCheck) types(with any) {
 	}
 }
 
-// choose checks the keyword anyOf or oneOf: how many of the schemas fit the value.
-func (c *schemaCheck) choose(keyword string, choices []any) {
+// checkChoices checks the keyword anyOf or oneOf: how many of the schemas fit the value.
+func (c *schemaCheck) checkChoices(keyword string, choices []any) {
 	fitting, all := 0, []string{}
 	for _, one := range choices {
-		spokenOf, faults := c.s.check(one, c.value, c.at)
+		mentioned, faults := c.s.check(one, c.value, c.at)
 		if len(faults) == 0 {
 			fitting++
-			maps.Copy(c.spokenOf, spokenOf)
+			maps.Copy(c.mentioned, mentioned)
 		}
 		all = append(all, faults...)
 	}

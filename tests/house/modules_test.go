@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// goMod returns the modules of go.mod, and whether each is marked as indirect; tools are the packages of its tool
+// readGoMod returns the modules of go.mod, and whether each is marked as indirect; tools are the packages of its tool
 // directives.
-func goMod(t *testing.T) (required map[string]bool, tools []string) {
+func readGoMod(t *testing.T) (required map[string]bool, tools []string) {
 	t.Helper()
 	text, err := os.ReadFile("go.mod")
 	if err != nil {
@@ -88,7 +88,7 @@ func importsOf(t *testing.T, root string) map[string]string {
 // Modules that the project imports are direct requirements in go.mod, so that an upgrade of another module does not change them.
 func TestImportedModulesAreDirect(t *testing.T) {
 	t.Chdir("../..")
-	required, tools := goMod(t)
+	required, tools := readGoMod(t)
 	direct := map[string]bool{}
 	for pkg, file := range importsOf(t, ".") {
 		module := moduleOf(required, pkg)
@@ -108,9 +108,9 @@ func TestImportedModulesAreDirect(t *testing.T) {
 }
 
 // tools.go and the tool directives of go.mod name the same modules.
-func TestToolsAgree(t *testing.T) {
+func TestToolsFileAgreesWithGoMod(t *testing.T) {
 	t.Chdir("../..")
-	required, tools := goMod(t)
+	required, tools := readGoMod(t)
 	file, err := parser.ParseFile(token.NewFileSet(), "tools.go", nil, parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)

@@ -29,8 +29,8 @@ func goName(f services.CountField) string {
 	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
 }
 
-// derived are files that use CountFields, and so have no line of their own for a source that is one count.
-var derived = []string{"resolvers/hot_badges.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
+// derivedFiles are files that use CountFields, and so have no line of their own for a source that is one count.
+var derivedFiles = []string{"resolvers/hot_badges.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
 
 // stepsOf returns the files and places in the table of a section of docs/architecture.md.
 func stepsOf(t *testing.T, section string) (places [][2]string) {
@@ -75,7 +75,7 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range derived {
+	for _, path := range derivedFiles {
 		for _, field := range services.CountFields {
 			if text := readText(t, path); strings.Contains(text, goName(field)[len("Source"):]+" ") || strings.Contains(text, `"`+field.Name+`"`) {
 				t.Errorf("%s names %s: the recipe lacks the step, or CountFields can bring it", path, field.Name)
@@ -84,8 +84,8 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 	}
 }
 
-// ends matches the end of a declaration, of a member of a group, or of a declaration in one line.
-var ends = regexp.MustCompile(`\n\}|\n\t\}\}|\]category`)
+// declarationEnd matches the end of a declaration, of a member of a group, or of a declaration in one line.
+var declarationEnd = regexp.MustCompile(`\n\}|\n\t\}\}|\]category`)
 
 // Each place that the recipe for a category names has every category. So a new category cannot be missed at a place.
 func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
@@ -95,7 +95,7 @@ func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
 	}
 	for _, place := range steps {
 		_, region, found := strings.Cut(readText(t, place[0]), place[1])
-		if end := ends.FindStringIndex(region); end != nil {
+		if end := declarationEnd.FindStringIndex(region); end != nil {
 			region = region[:end[0]]
 		}
 		if !found {

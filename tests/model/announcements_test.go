@@ -17,7 +17,7 @@ func TestAnnouncementsReachEveryone(t *testing.T) {
 	all := func(announcements int, lit bool) {
 		t.Helper()
 		for _, device := range []*world.Watch{one, two, other} {
-			device.Expect(t, announcements, "shop", lit)
+			device.WaitAnnouncements(t, announcements, "shop", lit)
 		}
 	}
 	all(0, false)
@@ -27,25 +27,25 @@ func TestAnnouncementsReachEveryone(t *testing.T) {
 	all(1, true)
 	p.A.Must("alice", `mutation{clearDot(input:{name:"shop"}){badges{version}}}`, nil, nil)
 	p.B.Must("alice", `mutation($i:ID){markAnnouncementsRead(input:{upTo:$i}){badges{version}}}`, map[string]any{"i": id}, nil)
-	one.Expect(t, 0, "shop", false)
-	two.Expect(t, 0, "shop", false)
-	other.Expect(t, 1, "shop", true)
+	one.WaitAnnouncements(t, 0, "shop", false)
+	two.WaitAnnouncements(t, 0, "shop", false)
+	other.WaitAnnouncements(t, 1, "shop", true)
 
 	server.Flush()
 	p.A.RaiseDot(map[string]any{"name": "shop", "segments": []string{"beta"}})
 	p.B.Must("host:ingest", `mutation{setSegments(input:{userId:"user:alice",segments:["beta"]}){user{key}}}`, nil, nil)
-	one.Expect(t, 0, "shop", true)
-	two.Expect(t, 0, "shop", true)
-	other.Expect(t, 1, "shop", true)
+	one.WaitAnnouncements(t, 0, "shop", true)
+	two.WaitAnnouncements(t, 0, "shop", true)
+	other.WaitAnnouncements(t, 1, "shop", true)
 
 	now := time.Now()
 	p.A.Announce(map[string]any{"title": "short", "startsAt": now.Add(500 * time.Millisecond), "endsAt": now.Add(3 * time.Second)})
-	one.Expect(t, 1, "shop", true)
-	other.Expect(t, 2, "shop", true)
-	one.Expect(t, 0, "shop", true)
-	other.Expect(t, 1, "shop", true)
+	one.WaitAnnouncements(t, 1, "shop", true)
+	other.WaitAnnouncements(t, 2, "shop", true)
+	one.WaitAnnouncements(t, 0, "shop", true)
+	other.WaitAnnouncements(t, 1, "shop", true)
 	p.B.Must("host:ingest", `mutation($i:ID!){withdrawAnnouncement(input:{announcementId:$i}){announcementId}}`, map[string]any{"i": id}, nil)
-	other.Expect(t, 0, "shop", true)
+	other.WaitAnnouncements(t, 0, "shop", true)
 }
 
 // The server dies after an announcement was planned: its successor starts it.

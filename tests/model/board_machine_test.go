@@ -23,8 +23,8 @@ type boards struct {
 
 	readers, hosts []string
 	shows          []*boardModel
-	shownAt        map[uint64][]boardModel // version of the changelog -> the shows on boards
-	follows        map[relation]followed   // follower and host -> the follow
+	shownAt        map[uint64][]boardModel  // version of the changelog -> the shows on boards
+	follows        map[relation]followModel // follower and host -> the follow
 	mutes          map[relation]bool
 	sessions       []*sessionModel
 	step           int    // the number of steps of follow so far
@@ -37,8 +37,8 @@ type boardModel struct {
 	planned, started, ended time.Time // ended can be set while the show is upcoming: its end was reported before its start
 }
 
-// followed is a follow: its step, and its time.
-type followed struct {
+// followModel is a follow: its step, and its time.
+type followModel struct {
 	step int
 	at   time.Time
 }
@@ -77,7 +77,7 @@ func (b boardModel) times() string {
 }
 
 func newBoards(nodes []*world.Node, flush func()) *boards {
-	b := &boards{nodes: nodes, flush: flush, shownAt: map[uint64][]boardModel{}, follows: map[relation]followed{}, mutes: map[relation]bool{}}
+	b := &boards{nodes: nodes, flush: flush, shownAt: map[uint64][]boardModel{}, follows: map[relation]followModel{}, mutes: map[relation]bool{}}
 	number := world.Worlds.Add(1)
 	for i := range 3 {
 		b.hosts = append(b.hosts, fmt.Sprintf("b%d-host%d", number, i))
@@ -85,8 +85,8 @@ func newBoards(nodes []*world.Node, flush func()) *boards {
 	for i := range 2 {
 		b.readers = append(b.readers, fmt.Sprintf("b%d-reader%d", number, i))
 	}
-	nodes[0].People(slices.Concat(b.hosts, b.readers)...)
-	b.startVersion = b.note()
+	nodes[0].CreateUsers(slices.Concat(b.hosts, b.readers)...)
+	b.startVersion = b.recordShows()
 	return b
 }
 
@@ -108,8 +108,8 @@ func (b *boards) runDue() {
 	}
 }
 
-// note records the shows on boards at the present version of the changelog, and returns that version.
-func (b *boards) note() uint64 {
+// recordShows records the shows on boards at the present version of the changelog, and returns that version.
+func (b *boards) recordShows() uint64 {
 	n := b.nodes[0]
 	head, _, err := changelog.LogHead(n.TB.Context(), n.Store, live.LogKind)
 	if err != nil {
@@ -130,13 +130,13 @@ func (b *boards) note() uint64 {
 	return head
 }
 
-// moment draws one of a few times, so that many times are equal.
-func (b *boards) moment(t *rapid.T, from, to int) time.Time {
+// drawTime draws one of a few times, so that many times are equal.
+func (b *boards) drawTime(t *rapid.T, from, to int) time.Time {
 	return b.now().Truncate(10 * time.Second).Add(time.Duration(rapid.IntRange(from, to).Draw(t, "tens of seconds")) * 10 * time.Second)
 }
 
 func (b *boards) schedule(t *rapid.T) {
-	host, at := rapid.SampledFrom(b.hosts).Draw(t, "host"), b.moment(t, 2, 6)
+	host, at := rapid.SampledFrom(b.hosts).Draw(t, "host"), b.drawTime(t, 2, 6)
 	first := !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host })
 	show := &boardModel{host: host, title: fmt.Sprint("show ", len(b.shows)), status: "UPCOMING", planned: at}
 	show.id = b.node(t).Schedule(host, show.title, at)
@@ -144,7 +144,7 @@ func (b *boards) schedule(t *rapid.T) {
 	if first {
 		b.runDue() // no board has a new host until all documents name the host
 	}
-	b.note()
+	b.recordShows()
 }
 
 // do sends a mutation on a show, and fails unless its error code is want.
@@ -174,7 +174,7 @@ func (b *boards) start(t *rapid.T) {
 	if show == nil {
 		return
 	}
-	at := b.moment(t, 0, 2)
+	at := b.drawTime(t, 0, 2)
 	want := map[bool]string{true: "CONFLICT"}[show.status == "CANCELLED"]
 	b.do(t, show, "startShow", inputTime("at", at), want)
 	if show.status == "UPCOMING" {
@@ -186,7 +186,7 @@ func (b *boards) start(t *rapid.T) {
 			}
 		}
 	}
-	b.note()
+	b.recordShows()
 }
 
 func (b *boards) end(t *rapid.T) {
@@ -194,7 +194,7 @@ func (b *boards) end(t *rapid.T) {
 	if show == nil {
 		return
 	}
-	at := b.moment(t, 0, 3)
+	at := b.drawTime(t, 0, 3)
 	want := ""
 	switch {
 	case show.status == "CANCELLED":
@@ -210,7 +210,7 @@ func (b *boards) end(t *rapid.T) {
 	case show.status == "UPCOMING" && show.ended.IsZero():
 		show.ended = at
 	}
-	b.note()
+	b.recordShows()
 }
 
 func (b *boards) reschedule(t *rapid.T) {
@@ -218,14 +218,14 @@ func (b *boards) reschedule(t *rapid.T) {
 	if show == nil {
 		return
 	}
-	at := b.moment(t, 2, 6)
+	at := b.drawTime(t, 2, 6)
 	same := show.status != "CANCELLED" && at.Equal(show.planned)
 	allowed := same || show.status == "UPCOMING" && show.ended.IsZero()
 	b.do(t, show, "rescheduleShow", inputTime("plannedAt", at), map[bool]string{false: "CONFLICT"}[allowed])
 	if allowed {
 		show.planned = at
 	}
-	b.note()
+	b.recordShows()
 }
 
 func (b *boards) cancel(t *rapid.T) {
@@ -238,7 +238,7 @@ func (b *boards) cancel(t *rapid.T) {
 	if allowed {
 		show.status = "CANCELLED"
 	}
-	b.note()
+	b.recordShows()
 }
 
 // follow follows or unfollows a host, or mutes or unmutes them.
@@ -255,7 +255,7 @@ func (b *boards) follow(t *rapid.T) {
 	switch b.step++; {
 	case nothing:
 	case verb == "follow":
-		b.follows[p] = followed{b.step, b.now()}
+		b.follows[p] = followModel{b.step, b.now()}
 	case verb == "unfollow":
 		delete(b.follows, p)
 	default:
@@ -263,8 +263,8 @@ func (b *boards) follow(t *rapid.T) {
 	}
 }
 
-// want returns the lines that a page of a session must show, and whether more follow.
-func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
+// wantedLines returns the lines that a page of a session must show, and whether more follow.
+func (b *boards) wantedLines(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
 	list, known := b.shownAt[s.version]
 	if !known && s.version > b.startVersion { // none of these shows existed before the test
 		t.Fatalf("a session of version %d, which no log had: %v", s.version, slices.Sorted(maps.Keys(b.shownAt)))
@@ -286,16 +286,16 @@ func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, mo
 func (b *boards) readPage(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	first := rapid.IntRange(1, 4).Draw(t, "first")
 	n := b.node(t)
-	page := n.Board(s.reader, first, from)
+	page := n.ReadBoardPage(s.reader, first, from)
 	if s.id != "" && page.SessionID != s.id || s.id == "" && page.NewSession {
 		t.Fatalf("asked for session %q of %s, got %+v", s.id, s.reader, page)
 	}
 	if s.id == "" {
-		b.enter(t, s, page)
+		b.addSession(t, s, page)
 	} else {
 		s.until = b.now().Add(30 * time.Minute)
 	}
-	want, more := b.want(t, s, first)
+	want, more := b.wantedLines(t, s, first)
 	if got := boardLines(page); !slices.Equal(got, want) || page.PageInfo.HasNextPage != more {
 		t.Fatalf("%s at version %d after %q:\n got %q %t\nwant %q %t", s.reader, s.version, s.last, got, page.PageInfo.HasNextPage, want, more)
 	}
@@ -333,8 +333,8 @@ func boardLines(page world.BoardPage) []string {
 	return lines
 }
 
-// enter adds a new session to the model, with what it froze.
-func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
+// addSession adds a new session to the model, with what it froze.
+func (b *boards) addSession(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	session, err := live.ParseSession("sessionId", b.nodes[0].IDsOf(s.reader)[0], page.SessionID)
 	if err != nil {
 		t.Fatal(err)
@@ -344,8 +344,8 @@ func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	b.sessions = append(b.sessions, s)
 }
 
-// open begins a new session.
-func (b *boards) open(t *rapid.T) {
+// openSession begins a new session.
+func (b *boards) openSession(t *rapid.T) {
 	b.readPage(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
 }
 
@@ -358,8 +358,8 @@ func (b *boards) lives(s *sessionModel) bool {
 	return !b.now().After(until) && !b.now().After(s.made.Add(12*time.Hour))
 }
 
-// goOn reads a page of a session: its next page, its first page again, or, if the session is over, a page of a new session.
-func (b *boards) goOn(t *rapid.T) {
+// continueSession reads a page of a session: its next page, its first page again, or, if the session is over, a page of a new session.
+func (b *boards) continueSession(t *rapid.T) {
 	if len(b.sessions) == 0 {
 		return
 	}
@@ -375,11 +375,11 @@ func (b *boards) goOn(t *rapid.T) {
 		b.readPage(t, s, from)
 		return
 	}
-	page := b.node(t).Board(s.reader, 2, from)
+	page := b.node(t).ReadBoardPage(s.reader, 2, from)
 	if !page.NewSession || page.SessionID == s.id {
 		t.Fatalf("a session of %s that is over goes on: %+v", s.reader, page)
 	}
-	b.enter(t, &sessionModel{reader: s.reader, last: ""}, page)
+	b.addSession(t, &sessionModel{reader: s.reader, last: ""}, page)
 	b.sessions = slices.DeleteFunc(b.sessions, func(one *sessionModel) bool { return one == s })
 }
 
@@ -389,8 +389,8 @@ func (b *boards) letTimePass(t *rapid.T) {
 	b.advance(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes"))*time.Minute + 7*time.Second)
 }
 
-// lose empties Redis: leases are lost, and sessions end as if no further page had been read.
-func (b *boards) lose(*rapid.T) {
+// emptyRedis empties Redis: leases are lost, and sessions end as if no further page had been read.
+func (b *boards) emptyRedis(*rapid.T) {
 	b.flush()
 	for _, s := range b.sessions {
 		s.until = time.Time{}

@@ -24,20 +24,20 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"schedule": b.schedule, "schedule again": b.schedule, "start": b.start, "start again": b.start, "end": b.end, "end again": b.end,
 		"reschedule": b.reschedule, "cancel": b.cancel, "follow": b.follow, "follow again": b.follow, "mode": b.setMode,
-		"open": b.open, "open again": b.open, "go on": b.goOn, "go on again": b.goOn, "go on once more": b.goOn, "later": b.letTimePass, "watch": b.watch,
+		"open": b.openSession, "open again": b.openSession, "go on": b.continueSession, "go on again": b.continueSession, "go on once more": b.continueSession, "later": b.letTimePass, "watch": b.watch,
 		"work": func(t *rapid.T) {
 			n := b.node(t)
 			n.Work(rapid.SampledFrom(n.Workers).Draw(t, "worker"))
 		},
 		"tail": func(t *rapid.T) {
-			if _, err := b.node(t).Memory.Log.RunOnce(t.Context()); err != nil {
+			if _, err := b.node(t).Caches.Log.RunOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"load anew": b.reload, "pin": b.pin,
 	}
 	if b.flush != nil {
-		actions["flush"] = b.lose
+		actions["flush"] = b.emptyRedis
 	}
 	return actions
 }
@@ -61,7 +61,7 @@ func (b *boards) reload(t *rapid.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.note()
+	b.recordShows()
 }
 
 // has reports whether the host's shows are now on the session's board.
@@ -193,13 +193,13 @@ func (b boardModel) above(other boardModel) bool {
 // of every session, and every event of an open board, equals the model, a sorted list.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {
-		histories.Fewer(t, 4)
+		histories.Reduce(t, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			b := newBoards(nodes, flush)
 			t.Repeat(b.actions())
 			for range 5 {
-				b.open(t)
-				b.goOn(t)
+				b.openSession(t)
+				b.continueSession(t)
 			}
 		})
 	}

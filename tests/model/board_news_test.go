@@ -40,8 +40,8 @@ func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 		for i := range shows {
 			shows[i] = here.Schedule("ann", fmt.Sprint(i), here.Clock.Now().Add(time.Hour))
 		}
-		world.Converge(t, world.Convergence, func() error {
-			if got := there.Board("reader", 20, world.BoardPlace{}).Ids(); len(got) != many {
+		world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+			if got := there.ReadBoardPage("reader", 20, world.BoardPlace{}).Ids(); len(got) != many {
 				return fmt.Errorf("the board has %v", got)
 			}
 			return nil
@@ -50,7 +50,7 @@ func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 		frames := 0
 		reaches := func(what string, want int) {
 			t.Helper()
-			open.Until(fmt.Sprint(what, want), func(e world.BoardEvent) bool {
+			open.WaitEvent(fmt.Sprint(what, want), func(e world.BoardEvent) bool {
 				frames++
 				if len(e.WentLive) != e.LiveBoard.Value {
 					t.Errorf("%s %d: %v are live, and the number is %d", what, want, titles(e.WentLive), e.LiveBoard.Value)
@@ -60,11 +60,11 @@ func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 		}
 		reaches("at first", 0)
 		for i, show := range shows {
-			here.OnShow("ann", "startShow", show)
+			here.MutateShow("ann", "startShow", show)
 			reaches("a start", i+1)
 		}
 		for i, show := range shows {
-			here.OnShow("ann", "endShow", show)
+			here.MutateShow("ann", "endShow", show)
 			reaches("an end", many-i-1)
 		}
 		if want := 1 + 2*many; frames != want {
@@ -86,20 +86,20 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 				map[string]any{"s": show, "at": here.Clock.Now().Add(time.Duration(hours) * time.Hour)}, nil)
 		}
 		top, known := plan("ann", "top", 1), plan("ann", "known", 2)
-		here.OnShow("ann", "startShow", top)
+		here.MutateShow("ann", "startShow", top)
 		other := plan("eve", "eve's", 3)
-		here.OnShow("eve", "startShow", plan("eve", "eve runs", 3))
-		world.Converge(t, world.Convergence, func() error {
-			page := there.Board("reader", 20, world.BoardPlace{})
+		here.MutateShow("eve", "startShow", plan("eve", "eve runs", 3))
+		world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+			page := there.ReadBoardPage("reader", 20, world.BoardPlace{})
 			if got := page.Ids(); !slices.Equal(got, []string{top, known}) || page.Edges[0].Status != "LIVE" {
 				return fmt.Errorf("the board has %v", got)
 			}
 			return nil
 		})
-		open := there.WatchBoard(t, "reader", there.Board("reader", 20, world.BoardPlace{}).SessionID, "")
+		open := there.WatchBoard(t, "reader", there.ReadBoardPage("reader", 20, world.BoardPlace{}).SessionID, "")
 		wantEvent := func(what string, live, scheduled, moved []string) world.BoardEvent {
 			t.Helper()
-			return open.Until(what, func(e world.BoardEvent) bool {
+			return open.WaitEvent(what, func(e world.BoardEvent) bool {
 				for _, show := range slices.Concat(e.Scheduled, e.Rescheduled) {
 					if show.EndedAt != nil {
 						t.Errorf("%s: %q is over before it starts", what, show.Title)
@@ -117,9 +117,9 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 		wantEvent("one is put off", nil, []string{"later", "late"}, nil)
 		move("ann", known, 8)
 		wantEvent("one of the session is put off", nil, []string{"later", "late"}, []string{"known"})
-		here.OnShow("ann", "endShow", late)
-		here.OnShow("ann", "endShow", known)
-		here.OnShow("ann", "cancelShow", later)
+		here.MutateShow("ann", "endShow", late)
+		here.MutateShow("ann", "endShow", known)
+		here.MutateShow("ann", "cancelShow", later)
 		wantEvent("a scheduled one is cancelled", nil, []string{"late"}, []string{"known"})
 		here.Follow("reader", "eve")
 		event := wantEvent("a host who is followed", []string{"eve runs"}, []string{"eve's", "late"}, []string{"known"})
@@ -138,7 +138,7 @@ func TestAReminderIsPartOfTheTotal(t *testing.T) {
 	show := map[string]any{"s": n.Schedule("ann", "regatta", n.Clock.Now().Add(time.Hour))}
 	n.Must("reader", `mutation($s:ID!){remindMe(input:{showId:$s}){changed}}`, show, &struct{}{})
 	n.Must("ann", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, &struct{}{})
-	world.Converge(t, world.Convergence, func() error {
+	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
 		if got := n.Badges("reader").Notifications.Total.Value; got != 1 {
 			return fmt.Errorf("%d notifications, want the reminder", got)
 		}

@@ -36,18 +36,18 @@ func startBoardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reade
 }
 
 // If a device or a user can have only one session, a new first page ends the former session.
-func TestHowManySessionsThereAre(t *testing.T) {
+func TestANewSessionEndsTheFormerOne(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
 			n, reader := startBoard(t, redistest.Redis(t), sessions)
 			open := func(device string) live.Session {
 				t.Helper()
-				return n.BoardFor(reader, live.Ask{Device: device}).Session
+				return n.BoardFor(reader, live.BoardRequest{Device: device}).Session
 			}
 			ended := func(session live.Session) bool {
 				t.Helper()
 				text := session.String()
-				return n.BoardFor(reader, live.Ask{Session: &text}).Replaced
+				return n.BoardFor(reader, live.BoardRequest{Session: &text}).Replaced
 			}
 			old, phone, tablet, nameless, last := open("phone"), open("phone"), open("tablet"), open(""), open("")
 			for _, c := range []struct {
@@ -77,11 +77,11 @@ func TestHowLongSessionsLive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, reader := startBoard(t, redis(t), "request")
-			idle, used := n.BoardFor(reader, live.Ask{}), n.BoardFor(reader, live.Ask{})
+			idle, used := n.BoardFor(reader, live.BoardRequest{}), n.BoardFor(reader, live.BoardRequest{})
 			turn := func(page live.Board) live.Board {
 				t.Helper()
 				cursor := live.CursorText(page.Session, page.Items[0].Place)
-				return n.BoardFor(reader, live.Ask{After: &cursor})
+				return n.BoardFor(reader, live.BoardRequest{After: &cursor})
 			}
 			for passed := time.Duration(0); passed < 12*time.Hour-30*time.Minute; passed += 29 * time.Minute {
 				if next := turn(used); next.Replaced || next.Session != used.Session {
@@ -113,9 +113,9 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
 		n, reader = startBoardOn(t, options)
-		top = n.BoardFor(reader, live.Ask{})
-		shows := n.Board("reader", 3, world.BoardPlace{}).Ids()
-		n.OnShow("host", "startShow", shows[2])
+		top = n.BoardFor(reader, live.BoardRequest{})
+		shows := n.ReadBoardPage("reader", 3, world.BoardPlace{}).Ids()
+		n.MutateShow("host", "startShow", shows[2])
 		last, err := live.ParseShowID("id", shows[2])
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		cursor := live.CursorText(top.Session, top.Items[0].Place)
 		var second live.Board
 		for range 24 { // 23 h 12 min in all
-			if second = n.BoardFor(reader, live.Ask{After: &cursor}); second.Replaced {
+			if second = n.BoardFor(reader, live.BoardRequest{After: &cursor}); second.Replaced {
 				t.Fatal("a session that is read is over")
 			}
 			n.Clock.Advance(58 * time.Minute)
@@ -146,7 +146,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		third := func(what string, n *world.Node) {
 			t.Helper()
 			clean(t, n)
-			page := n.BoardFor(reader, live.Ask{After: &cursor})
+			page := n.BoardFor(reader, live.BoardRequest{After: &cursor})
 			if got := page.Items[0].Show; page.Replaced || page.Session != top.Session || got.ID != last {
 				t.Errorf("%s shows %+v after the second show, want %s", what, got, last)
 			}
@@ -173,7 +173,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 // A session lives while a subscription shows it. When the session is too old, the subscription begins a new session.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	n, reader := startBoard(t, redistest.Redis(t), "request")
-	page := n.BoardFor(reader, live.Ask{})
+	page := n.BoardFor(reader, live.BoardRequest{})
 	text := page.Session.String()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -188,7 +188,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 		select {
 		case change := <-changes:
 			return change
-		case <-time.After(world.Convergence):
+		case <-time.After(world.ConvergenceTimeout):
 			t.Fatal("nothing is pushed")
 		}
 		return live.Change{}
@@ -203,7 +203,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 			t.Fatalf("after %d shows: %+v", i, change)
 		}
 	}
-	if next := n.BoardFor(reader, live.Ask{Session: &text}); next.Replaced {
+	if next := n.BoardFor(reader, live.BoardRequest{Session: &text}); next.Replaced {
 		t.Error("a session that is watched is over")
 	}
 	n.Clock.Advance(12 * time.Hour)
@@ -211,7 +211,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	if change := next(); !change.Replaced || change.Session == page.Session || change.NewAbove != 0 {
 		t.Errorf("after 12 hours: %+v", change)
 	}
-	if next := n.BoardFor(reader, live.Ask{Session: &text}); !next.Replaced {
+	if next := n.BoardFor(reader, live.BoardRequest{Session: &text}); !next.Replaced {
 		t.Error("a session of more than 12 hours goes on")
 	}
 	cancel()
@@ -222,7 +222,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 // An event of the host application marks a user's board as seen: as it was when a session began, or as it is now.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 	n, reader := startBoard(t, "embedded", "request")
-	session := n.BoardFor(reader, live.Ask{}).Session
+	session := n.BoardFor(reader, live.BoardRequest{}).Session
 	n.Schedule("host", "one more", n.Clock.Now().Add(time.Hour))
 	for _, step := range []struct {
 		event map[string]any

@@ -15,7 +15,7 @@ import (
 func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from world.BoardPlace) (lines []string) {
 	tb.Helper()
 	for i := 0; ; i++ {
-		page := nodes[i%len(nodes)].Board(as, first, from)
+		page := nodes[i%len(nodes)].ReadBoardPage(as, first, from)
 		lines = append(lines, page.Lines()...)
 		if !page.PageInfo.HasNextPage {
 			return lines
@@ -57,14 +57,14 @@ func tellStory(t *testing.T, here, there *world.Node) {
 	do := func(verb string, titles ...string) {
 		for i, title := range titles {
 			pass(time.Second)
-			nodes[i%2].OnShow(hosts[title], verb, shows[title])
+			nodes[i%2].MutateShow(hosts[title], verb, shows[title])
 		}
 	}
 	// is waits until every node shows this board.
 	is := func(what string, want ...string) {
 		t.Helper()
 		for i, n := range nodes {
-			world.Converge(t, world.Convergence, func() error {
+			world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
 				if got := walkBoard(t, []*world.Node{n, nodes[1-i]}, "reader", 2, world.BoardPlace{}); !slices.Equal(got, want) {
 					return fmt.Errorf("%s: node %d shows %v, want %v", what, i, got, want)
 				}
@@ -74,7 +74,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 	}
 	do("startShow", "3")
 	is("T1", "3 LIVE", "1 UPCOMING", "2 UPCOMING", "4 UPCOMING", "5 UPCOMING")
-	first := here.Board("reader", 2, world.BoardPlace{})
+	first := here.ReadBoardPage("reader", 2, world.BoardPlace{})
 	if first.NewSession || !first.PageInfo.HasNextPage || first.End != nil {
 		t.Fatalf("the first page: %+v", first)
 	}
@@ -91,7 +91,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 	do("endShow", "1")
 	is("T4", "4 LIVE", "2 LIVE", "1 REPLAY", "5 REPLAY", "3 REPLAY")
 	for _, byCursor := range []bool{true, false} {
-		second := there.Board("reader", 10, first.Next(byCursor))
+		second := there.ReadBoardPage("reader", 10, first.Next(byCursor))
 		if want := []string{"2 UPCOMING", "4 UPCOMING", "5 UPCOMING"}; !slices.Equal(second.Lines(), want) || second.NewSession || second.SessionID != first.SessionID {
 			t.Errorf("the second page at T4: %v, %+v, want %v", second.Lines(), second, want)
 		}
@@ -101,7 +101,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 			}
 		}
 	}
-	if again := there.Board("reader", 2, world.BoardPlace{Session: first.SessionID}); !slices.Equal(again.Lines(), first.Lines()) {
+	if again := there.ReadBoardPage("reader", 2, world.BoardPlace{Session: first.SessionID}); !slices.Equal(again.Lines(), first.Lines()) {
 		t.Errorf("the session from its top: %v, was %v", again.Lines(), first.Lines())
 	}
 	pass(4 * time.Minute)

@@ -16,16 +16,16 @@ import (
 func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)
-		followBoard(t, p.A, p.B)
+		checkBoardEvents(t, p.A, p.B)
 	})
 	t.Run("one node, embedded", func(t *testing.T) {
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
-		followBoard(t, n, n)
+		checkBoardEvents(t, n, n)
 	})
 }
 
-// followBoard changes shows through both nodes, and checks the events of boards that are open on the second.
-func followBoard(t *testing.T, here, there *world.Node) {
+// checkBoardEvents changes shows through both nodes, and checks the events of boards that are open on the second.
+func checkBoardEvents(t *testing.T, here, there *world.Node) {
 	for _, host := range []string{"ann", "ben"} {
 		here.Follow("reader", host)
 	}
@@ -33,20 +33,20 @@ func followBoard(t *testing.T, here, there *world.Node) {
 		return n.Schedule(host, title, n.Clock.Now().Add(time.Duration(hours)*time.Hour))
 	}
 	one, two, three := plan(here, "ann", "one", 1), plan(here, "ben", "two", 2), plan(here, "ben", "three", 3)
-	world.Converge(t, world.Convergence, func() error {
-		if got := there.Board("reader", 10, world.BoardPlace{}).Ids(); !slices.Equal(got, []string{one, two, three}) {
+	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+		if got := there.ReadBoardPage("reader", 10, world.BoardPlace{}).Ids(); !slices.Equal(got, []string{one, two, three}) {
 			return fmt.Errorf("the board has %v", got)
 		}
 		return nil
 	})
-	page := there.Board("reader", 10, world.BoardPlace{})
+	page := there.ReadBoardPage("reader", 10, world.BoardPlace{})
 	open := there.WatchBoard(t, "reader", page.SessionID, "")
 	if first := open.Expect("live[] ended[] moved[] gone[] above:0"); first.SessionID != page.SessionID || first.NewSession {
 		t.Fatalf("the first event: %+v", first)
 	}
-	here.OnShow("ben", "startShow", two)
-	event := open.Until("what went live, and the badge", func(e world.BoardEvent) bool {
-		return e.Says() == "live[two LIVE] ended[] moved[] gone[] above:1" && e.LiveBoard.Value == 1 && e.Badges.Total.Value == 1
+	here.MutateShow("ben", "startShow", two)
+	event := open.WaitEvent("what went live, and the badge", func(e world.BoardEvent) bool {
+		return e.ShortForm() == "live[two LIVE] ended[] moved[] gone[] above:1" && e.LiveBoard.Value == 1 && e.Badges.Total.Value == 1
 	})
 	if event.WentLive[0].Host.Key != "ben" || event.WentLive[0].StartedAt == nil {
 		t.Errorf("the event is %+v", event)
@@ -66,13 +66,13 @@ func followBoard(t *testing.T, here, there *world.Node) {
 	if got := seen(nil); got != 0 {
 		t.Errorf("after a look at the board as it is: %d, want 0", got)
 	}
-	open.Until("the look", func(e world.BoardEvent) bool { return e.LiveBoard.Value == 0 && e.Badges.Total.Value == 0 })
+	open.WaitEvent("the look", func(e world.BoardEvent) bool { return e.LiveBoard.Value == 0 && e.Badges.Total.Value == 0 })
 	here.Must("ben", `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
 		map[string]any{"s": three, "at": here.Clock.Now().Add(30 * time.Minute)}, nil)
 	open.Expect("live[two LIVE] ended[] moved[three UPCOMING] gone[] above:2")
-	there.OnShow("ann", "cancelShow", one)
+	there.MutateShow("ann", "cancelShow", one)
 	open.Expect("live[two LIVE] ended[] moved[three UPCOMING] gone[one CANCELLED] above:2")
-	there.OnShow("ben", "endShow", two)
+	there.MutateShow("ben", "endShow", two)
 	open.Expect("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:1")
 	here.Schedule("ann", "four", here.Clock.Now().Add(10*time.Minute))
 	open.Expect("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:2")
@@ -80,13 +80,13 @@ func followBoard(t *testing.T, here, there *world.Node) {
 	known, before := there.Badges("reader").Version, there.BoardSessions("reader")
 	late := there.WatchBoard(t, "reader", "", known)
 	// No event says that the board is open, because the client has its state already.
-	world.Eventually(t, world.Convergence, "the late board has a session", func() bool { return there.BoardSessions("reader") > before })
-	here.OnShow("ben", "startShow", three)
-	event = late.Until("what went live, without a session", func(e world.BoardEvent) bool {
-		if e.Badges.Version == known && e.Says() == "live[] ended[] moved[] gone[] above:0" {
+	world.Eventually(t, world.ConvergenceTimeout, "the late board has a session", func() bool { return there.BoardSessions("reader") > before })
+	here.MutateShow("ben", "startShow", three)
+	event = late.WaitEvent("what went live, without a session", func(e world.BoardEvent) bool {
+		if e.Badges.Version == known && e.ShortForm() == "live[] ended[] moved[] gone[] above:0" {
 			t.Errorf("a client that has the badges already gets an event of an unchanged board: %+v", e)
 		}
-		return e.Says() == "live[three LIVE] ended[] moved[] gone[] above:1"
+		return e.ShortForm() == "live[three LIVE] ended[] moved[] gone[] above:1"
 	})
 	if event.NewSession || event.SessionID == page.SessionID {
 		t.Errorf("without a session: %+v", event)

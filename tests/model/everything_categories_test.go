@@ -11,20 +11,20 @@ import (
 
 // categories are the notifications in the host application's own categories, and the preferences of all categories.
 type categories struct {
-	told    map[string]map[string]int    // person -> category of the host -> notifications not seen
-	defined map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
-	chosen  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: the category's definition applies
+	unseenCounts map[string]map[string]int    // person -> category of the host -> notifications not seen
+	definedModes map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
+	chosenModes  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: the category's definition applies
 }
 
 // worldCategories are the categories of the host application in all worlds.
 var worldCategories = []string{"promo", "orders"} // rapid draws the first names more often
 
 func (e *everything) startCategories() {
-	e.categories = categories{told: map[string]map[string]int{}, defined: map[string]string{}, chosen: map[string]map[string]string{}}
+	e.categories = categories{unseenCounts: map[string]map[string]int{}, definedModes: map[string]string{}, chosenModes: map[string]map[string]string{}}
 	e.defineAs("orders", "COUNT")
 	e.defineAs("promo", "OUT")
 	for _, person := range e.People {
-		e.categories.told[person], e.categories.chosen[person] = map[string]int{}, map[string]string{}
+		e.categories.unseenCounts[person], e.categories.chosenModes[person] = map[string]int{}, map[string]string{}
 	}
 	e.Off = func(person, category string) bool { return e.modeOf(person, category) == "OFF" }
 }
@@ -33,7 +33,7 @@ func (e *everything) defineAs(name, mode string) {
 	settings := map[string]string{"COUNT": "style:NUMBER", "DOT": "style:DOT", "OUT": "style:NUMBER,inTotal:false"}[mode]
 	e.N.Must("boss:admin", fmt.Sprintf(`mutation{defineCategory(input:{name:%q,expiryDays:null,%s}){category{name}}}`, name, settings), nil, nil)
 	e.N.Settle()
-	e.categories.defined[name] = mode
+	e.categories.definedModes[name] = mode
 }
 
 // define redefines a category of the host application, which changes it for everybody without a preference for it.
@@ -41,39 +41,39 @@ func (e *everything) define(t *rapid.T) {
 	e.defineAs(rapid.SampledFrom(worldCategories).Draw(t, "category"), rapid.SampledFrom([]string{"COUNT", "DOT", "OUT"}).Draw(t, "definition"))
 }
 
-// tell notifies some people in a category of the host application.
-func (e *everything) tell(t *rapid.T) {
+// notify notifies some people in a category of the host application.
+func (e *everything) notify(t *rapid.T) {
 	name := rapid.SampledFrom(worldCategories).Draw(t, "category")
 	var to []string
 	for _, person := range e.People {
 		if rapid.Bool().Draw(t, "to "+person) {
 			to = append(to, "user:"+person)
-			e.categories.told[person][name]++
+			e.categories.unseenCounts[person][name]++
 		}
 	}
 	if len(to) > 0 {
 		e.N.Must("host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`,
 			map[string]any{"i": map[string]any{"category": name, "to": to, "title": "news"}}, nil)
-		e.Pending = true
+		e.JobsPending = true
 	}
 }
 
-// seeTold marks a person's notifications in a category of the host application as seen.
-func (e *everything) seeTold(t *rapid.T) {
-	person, name := e.Person(t, "person"), rapid.SampledFrom(worldCategories).Draw(t, "category")
+// markCategorySeen marks a person's notifications in a category of the host application as seen.
+func (e *everything) markCategorySeen(t *rapid.T) {
+	person, name := e.DrawPerson(t, "person"), rapid.SampledFrom(worldCategories).Draw(t, "category")
 	e.N.Settle()
-	e.Pending = false
+	e.JobsPending = false
 	e.N.Must(person, fmt.Sprintf(`mutation{markNotificationsSeen(input:{hostCategories:[%q]}){badges{version}}}`, name), nil, nil)
-	e.categories.told[person][name] = 0
+	e.categories.unseenCounts[person][name] = 0
 }
 
 // modeOf returns how a category counts for a person: COUNT, DOT, OFF, or OUT.
 func (e *everything) modeOf(person, category string) string {
-	defined, host := e.categories.defined[category]
+	defined, host := e.categories.definedModes[category]
 	if !host {
 		defined = "COUNT"
 	}
-	switch chosen := e.categories.chosen[person][category]; {
+	switch chosen := e.categories.chosenModes[person][category]; {
 	case chosen == "", chosen == "COUNT" && defined == "OUT":
 		return defined
 	default:
@@ -83,11 +83,11 @@ func (e *everything) modeOf(person, category string) string {
 
 // prefer changes how a category counts for one person. The answer and the next read have the change, and every other count stays.
 func (e *everything) prefer(t *rapid.T) {
-	person, category := e.Person(t, "person"), rapid.SampledFrom(append(slices.Clone(worldCategories), "LIKE", "FOLLOW", "COMMENT")).Draw(t, "category")
+	person, category := e.DrawPerson(t, "person"), rapid.SampledFrom(append(slices.Clone(worldCategories), "LIKE", "FOLLOW", "COMMENT")).Draw(t, "category")
 	mode := rapid.SampledFrom([]string{"COUNT", "DOT", "OFF", "null"}).Draw(t, "mode")
-	before := e.Look(t, person)
-	had := e.categories.chosen[person][category]
-	e.categories.chosen[person][category] = map[bool]string{true: "", false: mode}[mode == "null"]
+	before := e.ReadBadges(t, person)
+	had := e.categories.chosenModes[person][category]
+	e.categories.chosenModes[person][category] = map[bool]string{true: "", false: mode}[mode == "null"]
 	var data struct {
 		SetCategoryPreference struct {
 			Changed    bool
@@ -98,16 +98,16 @@ func (e *everything) prefer(t *rapid.T) {
 	e.N.Must(person, fmt.Sprintf(`mutation{setCategoryPreference(input:{category:%q,mode:%s}){changed preference{category mode} badges{%s}}}`,
 		category, mode, world.BadgeFields), nil, &data)
 	done, shown := data.SetCategoryPreference, e.modeOf(person, category)
-	if done.Changed != (had != e.categories.chosen[person][category]) {
+	if done.Changed != (had != e.categories.chosenModes[person][category]) {
 		t.Fatalf("%s: from %q to %s: changed is %v", person, had, mode, done.Changed)
 	}
 	if want := map[bool]string{true: "COUNT", false: shown}[shown == "OUT"]; done.Preference.Mode != want || done.Preference.Category != category {
 		t.Fatalf("%s: to %s: the preference is %+v, want %s", person, mode, done.Preference, want)
 	}
-	for _, after := range []world.Badges{done.Badges, e.Look(t, person)} {
+	for _, after := range []world.Badges{done.Badges, e.ReadBadges(t, person)} {
 		e.checkModes(t, person, after)
 		for i, count := range after.Notifications.Categories {
-			if was := before.Notifications.Categories[i].Count; count.Name != category && !e.Pending && was != count.Count {
+			if was := before.Notifications.Categories[i].Count; count.Name != category && !e.JobsPending && was != count.Count {
 				t.Fatalf("%s: %s to %s changes %s from %+v to %+v", person, category, mode, count.Name, was, count.Count)
 			}
 		}
@@ -131,7 +131,7 @@ func (e *everything) checkModes(t *rapid.T, person string, got world.Badges) {
 func (e *everything) compareCategories(t *rapid.T, person string, got world.Badges) {
 	e.checkModes(t, person, got)
 	for _, name := range worldCategories {
-		want := e.categories.told[person][name]
+		want := e.categories.unseenCounts[person][name]
 		at := slices.IndexFunc(got.Notifications.Categories, func(c struct {
 			Name  string
 			Count world.Count

@@ -11,12 +11,12 @@ import (
 
 // talk is the model of a world's one conversation and of the host application's site messages.
 type talk struct {
-	id    string
-	said  []*chatMessage  // the messages of the conversation
-	read  map[string]int  // person -> messages up to their read position
-	muted map[string]bool // person -> whether they muted the conversation
+	id       string
+	messages []*chatMessage  // the messages of the conversation
+	read     map[string]int  // person -> messages up to their read position
+	muted    map[string]bool // person -> whether they muted the conversation
 
-	sent []*siteMessage // the site messages
+	siteMessages []*siteMessage // the site messages
 }
 
 type chatMessage struct {
@@ -44,7 +44,7 @@ func (e *everything) startTalk() {
 
 // say sends a message. This marks the conversation read up to the message for its author.
 func (e *everything) say(t *rapid.T) {
-	author, mentioned := e.Person(t, "author"), e.Person(t, "mentioned")
+	author, mentioned := e.DrawPerson(t, "author"), e.DrawPerson(t, "mentioned")
 	mentions := ""
 	if rapid.Bool().Draw(t, "mentions") && mentioned != author {
 		mentions = fmt.Sprintf(",mentionIds:[%q]", "user:"+mentioned)
@@ -55,34 +55,34 @@ func (e *everything) say(t *rapid.T) {
 		SendMessage struct{ Message struct{ ID string } }
 	}
 	e.N.Must(author, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"hm"%s}){message{id}}}`, e.talk.id, mentions), nil, &data)
-	e.talk.said = append(e.talk.said, &chatMessage{id: data.SendMessage.Message.ID, author: author, mentioned: mentioned})
-	e.talk.read[author] = len(e.talk.said)
-	e.Pending = true
+	e.talk.messages = append(e.talk.messages, &chatMessage{id: data.SendMessage.Message.ID, author: author, mentioned: mentioned})
+	e.talk.read[author] = len(e.talk.messages)
+	e.JobsPending = true
 }
 
 func (e *everything) recall(t *rapid.T) {
-	if len(e.talk.said) == 0 {
+	if len(e.talk.messages) == 0 {
 		return
 	}
-	if one := rapid.SampledFrom(e.talk.said).Draw(t, "message"); !one.recalled {
+	if one := rapid.SampledFrom(e.talk.messages).Draw(t, "message"); !one.recalled {
 		e.N.Must(one.author, fmt.Sprintf(`mutation{recallMessage(input:{messageId:%q}){badges{version}}}`, one.id), nil, nil)
-		one.recalled, e.Pending = true, true
+		one.recalled, e.JobsPending = true, true
 	}
 }
 
 // readTalk marks the conversation read up to a message, which may have been read before.
 func (e *everything) readTalk(t *rapid.T) {
-	if len(e.talk.said) == 0 {
+	if len(e.talk.messages) == 0 {
 		return
 	}
-	person, place := e.Person(t, "person"), rapid.IntRange(1, len(e.talk.said)).Draw(t, "place")
-	e.N.Must(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.talk.id, e.talk.said[place-1].id), nil, nil)
+	person, place := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.talk.messages)).Draw(t, "place")
+	e.N.Must(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.talk.id, e.talk.messages[place-1].id), nil, nil)
 	e.talk.read[person] = max(e.talk.read[person], place)
 }
 
 // mute mutes the conversation for a person, or ends the mute.
 func (e *everything) mute(t *rapid.T) {
-	person, muted := e.Person(t, "person"), rapid.Bool().Draw(t, "muted")
+	person, muted := e.DrawPerson(t, "person"), rapid.Bool().Draw(t, "muted")
 	e.N.Must(person, fmt.Sprintf(`mutation{%s(input:{conversationId:%q}){badges{version}}}`, map[bool]string{true: "muteConversation", false: "unmuteConversation"}[muted], e.talk.id), nil, nil)
 	e.talk.muted[person] = muted
 }
@@ -90,7 +90,7 @@ func (e *everything) mute(t *rapid.T) {
 // unreadTalk returns the expected counts of the conversation: all unread messages, and the unread messages that mention the
 // person.
 func (e *everything) unreadTalk(person string) (unread, mentions int) {
-	for i, one := range e.talk.said {
+	for i, one := range e.talk.messages {
 		if i >= e.talk.read[person] && one.author != person && !one.recalled {
 			unread++
 			if one.mentioned == person {
@@ -101,8 +101,8 @@ func (e *everything) unreadTalk(person string) (unread, mentions int) {
 	return unread, mentions
 }
 
-// send sends a site message to some people.
-func (e *everything) send(t *rapid.T) {
+// sendSiteMessage sends a site message to some people.
+func (e *everything) sendSiteMessage(t *rapid.T) {
 	one := &siteMessage{to: map[string]bool{}, read: map[string]bool{}}
 	var to []string
 	for _, person := range rapid.SliceOfNDistinct(rapid.SampledFrom(e.People), 1, len(e.People), rapid.ID[string]).Draw(t, "to") {
@@ -112,19 +112,19 @@ func (e *everything) send(t *rapid.T) {
 	var data struct {
 		SendSiteMessage struct{ Message struct{ ID string } }
 	}
-	e.host(`mutation{sendSiteMessage(input:{title:"hello",to:[`+strings.Join(to, ",")+`]}){message{id:siteMessageId}}}`, &data)
+	e.sendAsHost(`mutation{sendSiteMessage(input:{title:"hello",to:[`+strings.Join(to, ",")+`]}){message{id:siteMessageId}}}`, &data)
 	one.id = data.SendSiteMessage.Message.ID
-	e.talk.sent = append(e.talk.sent, one)
+	e.talk.siteMessages = append(e.talk.siteMessages, one)
 	e.N.Settle() // a message can be marked once it is delivered
-	e.Pending = false
+	e.JobsPending = false
 }
 
-// markMessage marks a site message as read or as unread.
-func (e *everything) markMessage(t *rapid.T) {
-	if len(e.talk.sent) == 0 {
+// markSiteMessage marks a site message as read or as unread.
+func (e *everything) markSiteMessage(t *rapid.T) {
+	if len(e.talk.siteMessages) == 0 {
 		return
 	}
-	one, person, read := rapid.SampledFrom(e.talk.sent).Draw(t, "message"), e.Person(t, "person"), rapid.Bool().Draw(t, "read")
+	one, person, read := rapid.SampledFrom(e.talk.siteMessages).Draw(t, "message"), e.DrawPerson(t, "person"), rapid.Bool().Draw(t, "read")
 	if !one.to[person] {
 		return
 	}
@@ -133,9 +133,9 @@ func (e *everything) markMessage(t *rapid.T) {
 	one.read[person] = read
 }
 
-// unreadMessages returns the number of site messages that a person has not read.
-func (e *everything) unreadMessages(person string) (count int) {
-	for _, one := range e.talk.sent {
+// unreadSiteMessages returns the number of site messages that a person has not read.
+func (e *everything) unreadSiteMessages(person string) (count int) {
+	for _, one := range e.talk.siteMessages {
 		if one.to[person] && !one.read[person] {
 			count++
 		}
@@ -152,7 +152,7 @@ func (e *everything) compareTalk(t *rapid.T, person string, got world.Badges) {
 	if got.Conversations.Total.Value != unread || got.Conversations.Mentions.Value != mentions {
 		t.Fatalf("%s: conversations %+v, want %d and %d mentions", person, got.Conversations, unread, mentions)
 	}
-	if want := e.unreadMessages(person); got.SiteMessages.Total.Value != want {
+	if want := e.unreadSiteMessages(person); got.SiteMessages.Total.Value != want {
 		t.Fatalf("%s: site messages %+v, want %d", person, got.SiteMessages.Total, want)
 	}
 }

@@ -16,16 +16,16 @@ import (
 // everything is a world with all sources. Each source adds its actions and its comparison.
 type everything struct {
 	*world.World
-	talk          talk
-	announcements []*worldAnnouncement
-	read          map[string]int             // person -> announcements up to their read position
-	raised        map[string]int             // dot -> the number of its last raise; the raises of all dots are numbered together
-	cleared       map[string]map[string]int  // person -> dot -> the number of the raise up to which they have cleared it
-	outOfTotal    map[string]map[string]bool // person -> source -> whether they took it out of the total, or put it in
-	raises        int                        // raises of all dots so far
-	lists         listings
-	categories    categories
-	lose          func() // deletes one key from Redis; nil if that is not possible
+	talk              talk
+	announcements     []*worldAnnouncement
+	announcementsRead map[string]int             // person -> announcements up to their read position
+	lastRaise         map[string]int             // dot -> the number of its last raise; the raises of all dots are numbered together
+	clearedRaise      map[string]map[string]int  // person -> dot -> the number of the raise up to which they have cleared it
+	outOfTotal        map[string]map[string]bool // person -> source -> whether they took it out of the total, or put it in
+	raises            int                        // raises of all dots so far
+	views             viewsModel
+	categories        categories
+	lose              func() // deletes one key from Redis; nil if that is not possible
 }
 
 type worldAnnouncement struct {
@@ -40,21 +40,21 @@ var worldDots = []string{"shop", "wallet"}
 // newEverything makes a world on a node. flush empties Redis, and lose deletes one key of it; nil if that is not possible.
 func newEverything(n *world.Node, flush, lose func()) *everything {
 	e := &everything{
-		World: world.NewWorld(n, flush), read: map[string]int{}, raised: map[string]int{}, cleared: map[string]map[string]int{},
+		World: world.NewWorld(n, flush), announcementsRead: map[string]int{}, lastRaise: map[string]int{}, clearedRaise: map[string]map[string]int{},
 		outOfTotal: map[string]map[string]bool{}, lose: lose,
 	}
 	for _, person := range e.People {
 		n.Badges(person) // a new user gets their position in the announcements
-		e.cleared[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
+		e.clearedRaise[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
 	}
 	e.startTalk()
-	e.startListings()
+	e.startViews()
 	e.startCategories()
 	return e
 }
 
-// host sends a mutation as the host application.
-func (e *everything) host(mutation string, into any) {
+// sendAsHost sends a mutation as the host application.
+func (e *everything) sendAsHost(mutation string, into any) {
 	e.N.Must("host:ingest", mutation, nil, into)
 }
 
@@ -62,7 +62,7 @@ func (e *everything) announce(*rapid.T) {
 	var data struct {
 		PublishAnnouncement struct{ Announcement struct{ ID string } }
 	}
-	e.host(`mutation{publishAnnouncement(input:{title:"news"}){announcement{id}}}`, &data)
+	e.sendAsHost(`mutation{publishAnnouncement(input:{title:"news"}){announcement{id}}}`, &data)
 	e.announcements = append(e.announcements, &worldAnnouncement{id: data.PublishAnnouncement.Announcement.ID})
 	e.N.Settle() // the announcement gets its position when its job runs
 }
@@ -73,7 +73,7 @@ func (e *everything) withdraw(t *rapid.T) {
 		return
 	}
 	one := rapid.SampledFrom(standing).Draw(t, "announcement")
-	e.host(fmt.Sprintf(`mutation{withdrawAnnouncement(input:{announcementId:%q}){announcementId}}`, one.id), nil)
+	e.sendAsHost(fmt.Sprintf(`mutation{withdrawAnnouncement(input:{announcementId:%q}){announcementId}}`, one.id), nil)
 	one.withdrawn = true
 	e.N.Settle()
 }
@@ -81,18 +81,18 @@ func (e *everything) withdraw(t *rapid.T) {
 // markAnnouncements marks announcements read up to an announcement that is still shown. A later mark of an earlier
 // announcement changes nothing.
 func (e *everything) markAnnouncements(t *rapid.T) {
-	person := e.Person(t, "person")
+	person := e.DrawPerson(t, "person")
 	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
 	if place == 0 || e.announcements[place-1].withdrawn {
 		return
 	}
 	e.N.Must(person, fmt.Sprintf(`mutation{markAnnouncementsRead(input:{upTo:%q}){badges{version}}}`, e.announcements[place-1].id), nil, nil)
-	e.read[person] = max(e.read[person], place)
+	e.announcementsRead[person] = max(e.announcementsRead[person], place)
 }
 
 func (e *everything) unreadAnnouncements(person string) (count int) {
 	for i, one := range e.announcements {
-		if i >= e.read[person] && !one.withdrawn {
+		if i >= e.announcementsRead[person] && !one.withdrawn {
 			count++
 		}
 	}
@@ -102,50 +102,50 @@ func (e *everything) unreadAnnouncements(person string) (count int) {
 // raise raises a dot for everybody.
 func (e *everything) raise(t *rapid.T) {
 	dot := rapid.SampledFrom(worldDots).Draw(t, "dot")
-	e.host(fmt.Sprintf(`mutation{raiseDot(input:{name:%q}){name}}`, dot), nil)
+	e.sendAsHost(fmt.Sprintf(`mutation{raiseDot(input:{name:%q}){name}}`, dot), nil)
 	e.raises++
-	e.raised[dot] = e.raises
+	e.lastRaise[dot] = e.raises
 	e.N.Settle()
 }
 
 // clear clears a raised dot for one person.
 func (e *everything) clear(t *rapid.T) {
-	person, dot := e.Person(t, "person"), rapid.SampledFrom(worldDots).Draw(t, "dot")
-	if e.raised[dot] == 0 {
+	person, dot := e.DrawPerson(t, "person"), rapid.SampledFrom(worldDots).Draw(t, "dot")
+	if e.lastRaise[dot] == 0 {
 		return
 	}
 	e.N.Must(person, fmt.Sprintf(`mutation{clearDot(input:{name:%q}){badges{version}}}`, dot), nil, nil)
-	e.cleared[person][dot] = e.raised[dot]
+	e.clearedRaise[person][dot] = e.lastRaise[dot]
 }
 
 // comment adds comments and mentions. Here their count is only compared with their items; another model checks it fully.
 func (e *everything) comment(t *rapid.T) {
-	post, author, mentioned := e.SomePost(t), e.Person(t, "author"), e.Person(t, "mentioned")
+	post, author, mentioned := e.DrawPost(t), e.DrawPerson(t, "author"), e.DrawPerson(t, "mentioned")
 	if post == nil || post.Deleted {
 		return
 	}
 	e.N.Must(author, `mutation($p:ID,$b:String!){publishPost(input:{parentId:$p,body:$b}){post{id}}}`,
 		map[string]any{"p": post.ID, "b": "so says @" + mentioned}, nil)
-	e.Pending = true
+	e.JobsPending = true
 }
 
 // readNotifications marks all likes, comments and mentions read, on one device or on two.
 func (e *everything) readNotifications(t *rapid.T) {
-	person := e.Person(t, "person")
+	person := e.DrawPerson(t, "person")
 	e.N.Settle()
-	e.Pending = false
+	e.JobsPending = false
 	for range rapid.IntRange(1, 2).Draw(t, "devices") {
 		e.N.Must(person, `mutation{markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){badges{version}}}`, nil, nil)
 	}
-	e.Noticed[person] = e.Clock
-	if got := e.Look(t, person).Notifications; got.Like.Value+got.Comment.Value+got.Mention.Value > 0 {
+	e.NotificationsSeenAt[person] = e.Clock
+	if got := e.ReadBadges(t, person).Notifications; got.Like.Value+got.Comment.Value+got.Mention.Value > 0 {
 		t.Fatalf("%s: all is read, and notifications count %+v", person, got)
 	}
 }
 
 // choose includes a source in the total, or excludes it.
 func (e *everything) choose(t *rapid.T) {
-	person, source := e.Person(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS", "VIEWS"}).Draw(t, "source")
+	person, source := e.DrawPerson(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS", "VIEWS"}).Draw(t, "source")
 	out := rapid.Bool().Draw(t, "out")
 	e.N.Must(person, fmt.Sprintf(`mutation{setDisplayPolicy(input:{sources:[{source:%s,inTotal:%v}]}){badges{version}}}`, source, !out), nil, nil)
 	e.outOfTotal[person][source] = out
@@ -153,9 +153,9 @@ func (e *everything) choose(t *rapid.T) {
 
 // compareAll compares every source of every person with the model, and every count with its items.
 func (e *everything) compareAll(t *rapid.T) {
-	e.Compare(t)
+	e.CompareEveryone(t)
 	for _, person := range e.People {
-		got := e.Look(t, person)
+		got := e.ReadBadges(t, person)
 		if want := e.unreadAnnouncements(person); got.Announcements.Value != want {
 			t.Fatalf("%s: announcements %+v, want %d", person, got.Announcements, want)
 		}
@@ -163,7 +163,7 @@ func (e *everything) compareAll(t *rapid.T) {
 			t.Fatalf("%s: views %+v, want %d", person, got.Views, want)
 		}
 		for _, dot := range got.Dots {
-			if want := e.raised[dot.Name] > e.cleared[person][dot.Name]; dot.Lit != want {
+			if want := e.lastRaise[dot.Name] > e.clearedRaise[person][dot.Name]; dot.Lit != want {
 				t.Fatalf("%s: the dot %s is lit %v, want %v", person, dot.Name, dot.Lit, want)
 			}
 		}
@@ -217,9 +217,9 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 	for name, action := range map[string]func(*rapid.T){
 		"announce": e.announce, "withdraw": e.withdraw, "read announcements": e.markAnnouncements, "raise": e.raise, "clear": e.clear,
 		"choose": e.choose, "comment": e.comment, "read notifications": e.readNotifications, "compare": e.compareAll,
-		"say": e.say, "say again": e.say, "recall": e.recall, "read talk": e.readTalk, "mute": e.mute, "send": e.send, "mark message": e.markMessage,
-		"list": e.list, "list again": e.list, "unlist": e.unlist, "touch": e.touch,
-		"tell": e.tell, "see told": e.seeTold, "define": e.define, "prefer": e.prefer, "prefer again": e.prefer, "prefer a third": e.prefer,
+		"say": e.say, "say again": e.say, "recall": e.recall, "read talk": e.readTalk, "mute": e.mute, "send": e.sendSiteMessage, "mark message": e.markSiteMessage,
+		"list": e.reportItem, "list again": e.reportItem, "unlist": e.removeItem, "touch": e.touch,
+		"tell": e.notify, "see told": e.markCategorySeen, "define": e.define, "prefer": e.prefer, "prefer again": e.prefer, "prefer a third": e.prefer,
 	} {
 		actions[name] = action
 	}
@@ -232,7 +232,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 
 // checkEverything compares a node with the model after random histories. See newEverything for flush and lose.
 func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
-	histories.Fewer(t, 8)
+	histories.Reduce(t, 8)
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEverything(n, flush, lose)
 		t.Repeat(e.actions())

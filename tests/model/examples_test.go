@@ -60,7 +60,7 @@ func TestSecondPageRepeatsNothing(t *testing.T) {
 				}
 				n.Settle()
 				slices.Reverse(posts)
-				first := n.Page(reader, 5, "", "")
+				first := n.ReadFeedPage(reader, 5, "", "")
 				if !slices.Equal(first.Ids(), posts[:5]) {
 					t.Fatalf("T1: %v, want %v", first.Ids(), posts[:5])
 				}
@@ -69,7 +69,7 @@ func TestSecondPageRepeatsNothing(t *testing.T) {
 					n.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": posts[4]}, nil)
 				}
 				n.Settle()
-				second := n.Page(reader, 5, "", *first.LastID)
+				second := n.ReadFeedPage(reader, 5, "", *first.LastID)
 				if !slices.Equal(second.Ids(), posts[5:]) {
 					t.Fatalf("T3: %v, want %v", second.Ids(), posts[5:])
 				}

@@ -47,7 +47,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 				n.Must(fmt.Sprint("reader", i), query, nil, nil)
 			}
 			server.Pause()
-			defer answersExactly(n)
+			defer waitExact(n)
 			defer server.Resume()
 			var asking sync.WaitGroup
 			const turns = 4 // reads of each reader, one after the other
@@ -75,8 +75,8 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	}
 }
 
-// answersExactly waits until badges are EXACT again, which means that they come from Redis.
-func answersExactly(n *world.Node) {
+// waitExact waits until badges are EXACT again, which means that they come from Redis.
+func waitExact(n *world.Node) {
 	n.TB.Helper()
-	world.Eventually(n.TB, world.Convergence, "badges are exact again", func() bool { return n.Badges("reader0").Total.Precision == "EXACT" })
+	world.Eventually(n.TB, world.ConvergenceTimeout, "badges are exact again", func() bool { return n.Badges("reader0").Total.Precision == "EXACT" })
 }

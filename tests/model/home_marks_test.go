@@ -20,11 +20,11 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), Manual: true})
 			n.Follow("alice", "bob")
 			n.Settle()
-			n.Page("alice", 10, "", "") // makes their inbox
+			n.ReadFeedPage("alice", 10, "", "") // makes their inbox
 			server.Pause()
 			n.Publish("bob", "one")
 			n.Publish("bob", "two")
-			if shown := n.Page("alice", 10, "", "").Ids(); len(shown) != 2 {
+			if shown := n.ReadFeedPage("alice", 10, "", "").Ids(); len(shown) != 2 {
 				t.Fatalf("without Redis the page shows %v", shown)
 			}
 			server.Resume()
@@ -58,10 +58,10 @@ func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
 	a.Follow("alice", "bob")
 	for _, n := range []*world.Node{a, b} {
 		n.Settle()
-		n.Page("alice", 10, "", "")
+		n.ReadFeedPage("alice", 10, "", "")
 	}
 	a.Publish("bob", "pulled")
-	if shown := a.Page("alice", 10, "", ""); len(shown.Edges) != 2 {
+	if shown := a.ReadFeedPage("alice", 10, "", ""); len(shown.Edges) != 2 {
 		t.Fatalf("on the node that published it the page shows %v", shown.Ids())
 	}
 	b.MarkFeedSeen("alice", "")

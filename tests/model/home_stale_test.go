@@ -12,8 +12,8 @@ import (
 	"tidings/tests/world"
 )
 
-// allBadges selects the numbers that the marks of everySource change, and their precision.
-const allBadges = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
+// allBadgeFields selects the numbers that the marks of fillEverySource change, and their precision.
+const allBadgeFields = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
 // numbersShown returns badges as text without their precisions, and whether all numbers are exact.
@@ -27,17 +27,17 @@ func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact 
 	return text, total.Total.Precision == string(services.Exact)
 }
 
-func allNumbers(n *world.Node, as string) (numbers string, exact bool) {
+func readAllNumbers(n *world.Node, as string) (numbers string, exact bool) {
 	n.TB.Helper()
 	var data struct {
 		Viewer struct{ Badges json.RawMessage }
 	}
-	n.Must(as, `{viewer{badges{`+allBadges+`}}}`, nil, &data)
+	n.Must(as, `{viewer{badges{`+allBadgeFields+`}}}`, nil, &data)
 	return numbersShown(n, data.Viewer.Badges)
 }
 
-// everySource gives bob unread items in each source but views, and returns the mutations that bob's client can send, by name.
-func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
+// fillEverySource gives bob unread items in each source but views, and returns the mutations that bob's client can send, by name.
+func fillEverySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -79,14 +79,14 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
-			mark := everySource(t, n)[name]
-			before, exact := allNumbers(n, "bob")
+			mark := fillEverySource(t, n)[name]
+			before, exact := readAllNumbers(n, "bob")
 			if !exact {
 				t.Fatalf("before: %s", before)
 			}
 			server.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
 			var data map[string]struct{ Badges json.RawMessage }
-			n.Must("bob", `mutation{`+mark+`{badges{`+allBadges+`}}}`, nil, &data)
+			n.Must("bob", `mutation{`+mark+`{badges{`+allBadgeFields+`}}}`, nil, &data)
 			var answered string
 			for _, payload := range data {
 				answered, exact = numbersShown(n, payload.Badges)
@@ -95,23 +95,23 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 				t.Fatalf("the mark answers %s (exact: %t), before it %s", answered, exact, before)
 			}
 			for range 3 {
-				if got, exact := allNumbers(n, "bob"); got != answered || exact {
+				if got, exact := readAllNumbers(n, "bob"); got != answered || exact {
 					t.Errorf("while Redis has not got it: %s (exact: %t), acknowledged was %s", got, exact, answered)
 				}
 			}
 			if name == "an unfollow" {
-				if page := n.Page("bob", 10, "", ""); len(page.Edges) > 0 {
+				if page := n.ReadFeedPage("bob", 10, "", ""); len(page.Edges) > 0 {
 					t.Errorf("the feed still has %v", page.Ids())
 				}
 			}
 			server.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
 			for range 2 {
-				if got, exact := allNumbers(n, "bob"); got != answered || !exact {
+				if got, exact := readAllNumbers(n, "bob"); got != answered || !exact {
 					t.Errorf("when Redis takes writes again: %s (exact: %t), acknowledged was %s", got, exact, answered)
 				}
 			}
 			n.Settle()
-			if got, exact := allNumbers(n, "bob"); got != answered || !exact {
+			if got, exact := readAllNumbers(n, "bob"); got != answered || !exact {
 				t.Errorf("after its jobs: %s (exact: %t), acknowledged was %s", got, exact, answered)
 			}
 		})

@@ -46,7 +46,7 @@ func newHome(n *world.Node, flush, lose func()) *home {
 		}
 		return false
 	}
-	h.Moves = []func(*rapid.T){h.Publish, h.publishSeveral, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean, h.SetMode}
+	h.Moves = []func(*rapid.T){h.Publish, h.publishSeveral, h.Delete, h.follow, h.Unfollow, h.RunSomeJobs, h.pinMode, h.mute, h.unmute, h.hide, h.block, h.runCleaner, h.SetFollowMode}
 	return h
 }
 
@@ -91,7 +91,7 @@ func (h *home) unmute(t *rapid.T) {
 // runDue runs the due jobs, including the jobs of expired mutes: a mute holds until its job has run.
 func (h *home) runDue(*rapid.T) {
 	h.N.Settle()
-	h.Pending = false
+	h.JobsPending = false
 	for p, until := range h.mutes {
 		if !until.IsZero() && !until.After(h.N.Clock.Now()) {
 			delete(h.mutes, p)
@@ -102,14 +102,14 @@ func (h *home) runDue(*rapid.T) {
 // hide hides a person from another, or ends the hide.
 func (h *home) hide(t *rapid.T) {
 	p := h.drawPair(t)
-	h.Pending = true // the job changes the other person's feed
+	h.JobsPending = true // the job changes the other person's feed
 	if _, hides := h.hides[p]; hides {
 		h.act(t, "unhideFrom", p, "", true)
 		delete(h.hides, p)
 		return
 	}
 	h.act(t, "hideFrom", p, "", true)
-	h.hides[p] = h.Published()
+	h.hides[p] = h.CountPublished()
 }
 
 func (h *home) block(t *rapid.T) {
@@ -117,11 +117,11 @@ func (h *home) block(t *rapid.T) {
 	_, blocked := h.blocks[p]
 	h.act(t, "block", p, "", !blocked)
 	if !blocked {
-		h.blocks[p] = h.Published()
+		h.blocks[p] = h.CountPublished()
 	}
 	delete(h.Follows[p.who], p.whom)
 	delete(h.Follows[p.whom], p.who)
-	h.Pending = true // as in hide
+	h.JobsPending = true // as in hide
 }
 
 func (h *home) unblock(t *rapid.T) {
@@ -150,9 +150,9 @@ func (h *home) follow(t *rapid.T) {
 	}
 }
 
-// flip changes the mode of an author's future posts.
-func (h *home) flip(t *rapid.T) {
-	person := h.Person(t, "author")
+// pinMode changes the mode of an author's future posts.
+func (h *home) pinMode(t *rapid.T) {
+	person := h.DrawPerson(t, "author")
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE", "null"}).Draw(t, "mode")
 	h.N.Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, person, mode), nil, nil)
 	if rapid.Bool().Draw(t, "at once") {
@@ -160,8 +160,8 @@ func (h *home) flip(t *rapid.T) {
 	}
 }
 
-// clean runs the cleaner over all keys, which must change nothing visible.
-func (h *home) clean(t *rapid.T) {
+// runCleaner runs the cleaner over all keys, which must change nothing visible.
+func (h *home) runCleaner(t *rapid.T) {
 	if err := h.N.Projector.AskForCleaning(h.N.TB.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (h *home) leaveInFlight(t *rapid.T) {
 	h.runDue(t)
 	audience := func(author string) (count int) {
 		for _, person := range h.People {
-			if _, follows := h.Followed(person, author); follows {
+			if _, follows := h.FollowedSince(person, author); follows {
 				count++
 			}
 		}
@@ -192,9 +192,9 @@ func (h *home) leaveInFlight(t *rapid.T) {
 	for range rapid.IntRange(0, 2).Draw(t, "chunks") {
 		h.N.Work(bulk)
 	}
-	h.N.Tail()
+	h.N.TailChangelog()
 	for _, person := range h.People {
-		h.N.Page(person, 1, "", "")
+		h.N.ReadFeedPage(person, 1, "", "")
 		h.CompareFeed(t, person)
 	}
 }
@@ -217,10 +217,10 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){"compare": h.compareAll}
 	for name, action := range map[string]func(*rapid.T){
 		"publish": h.Publish, "publish several": h.publishSeveral, "delete": h.Delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
-		"unfollow": h.Unfollow, "mode": h.SetMode, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
-		"flip": h.flip, "work": h.Work, "clean": h.clean, "half": h.leaveInFlight,
-		"walk": func(t *rapid.T) { h.runDue(t); h.Walk(t) },
-		"look": func(t *rapid.T) { h.Look(t, h.Person(t, "person")) },
+		"unfollow": h.Unfollow, "mode": h.SetFollowMode, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
+		"flip": h.pinMode, "work": h.RunSomeJobs, "clean": h.runCleaner, "half": h.leaveInFlight,
+		"walk": func(t *rapid.T) { h.runDue(t); h.CheckPagedFeed(t) },
+		"look": func(t *rapid.T) { h.ReadBadges(t, h.DrawPerson(t, "person")) },
 	} {
 		actions[name] = action
 	}
@@ -233,14 +233,14 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// smallChunks makes the fan-out of a post one job for each follower.
-func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
+// setSmallChunks makes the fan-out of a post one job for each follower.
+func setSmallChunks(cfg *fanout.Config) { cfg.ChunkSize = 1 }
 
 // Feeds, and their counts of new posts, equal the model after every history of people who follow, mute, block and hide, while
 // authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *world.Node, flush, lose func()) {
-		histories.Fewer(t, 3)
+		histories.Reduce(t, 3)
 		rapid.Check(t, func(t *rapid.T) {
 			h := newHome(n, flush, lose)
 			t.Repeat(h.actions())
@@ -249,7 +249,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Fanout: smallChunks})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Fanout: setSmallChunks})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -257,6 +257,6 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Fanout: smallChunks}), nil, nil)
+		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Fanout: setSmallChunks}), nil, nil)
 	})
 }

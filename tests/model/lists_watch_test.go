@@ -30,7 +30,7 @@ func watchList(t *testing.T, n *world.Node, as, name, since, selected string) li
 		world.Quoted("subscription { "+name+arguments+" { badges { version total { value } } viewer { id badges { version } } "+selected+" } }")+`}}`)
 	return listWatch{t, name, func() []byte {
 		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(world.Convergence)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(world.ConvergenceTimeout)); err != nil {
 			t.Fatal(err)
 		}
 		_, text, err := conn.ReadMessage()
@@ -41,8 +41,8 @@ func watchList(t *testing.T, n *world.Node, as, name, since, selected string) li
 	}}
 }
 
-// until waits for an event with a text in it.
-func (w listWatch) until(what, want string) string {
+// waitText waits for an event with a text in it.
+func (w listWatch) waitText(what, want string) string {
 	w.t.Helper()
 	for {
 		text := w.next()
@@ -85,17 +85,17 @@ func TestOpenListsGetEveryChange(t *testing.T) {
 			return data.Viewer.Badges.Version
 		}
 		panel := watchList(t, there, "alice", "notificationsChanged", "", "notifications { edges { node { id category read seen } } }")
-		panel.until("the first event", `"edges":[`)
+		panel.waitText("the first event", `"edges":[`)
 		here.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){changed}}`, map[string]any{"p": post}, nil)
-		panel.until("a like", `"category":"LIKE","read":false,"seen":false`)
+		panel.waitText("a like", `"category":"LIKE","read":false,"seen":false`)
 		here.Must("alice", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, nil, nil)
-		panel.until("it is seen", `"category":"LIKE","read":false,"seen":true`)
+		panel.waitText("it is seen", `"category":"LIKE","read":false,"seen":true`)
 		here.Must("alice", `mutation{markAllRead(input:{}){badges{version}}}`, nil, nil)
-		panel.until("it is read, which no number counts", `"category":"LIKE","read":true,"seen":true`)
+		panel.waitText("it is read, which no number counts", `"category":"LIKE","read":true,"seen":true`)
 		held := version()
 		again := watchList(t, there, "alice", "notificationsChanged", held, "notifications { edges { node { category } } }")
 		here.Must("bob", `mutation($p:ID!){publishPost(input:{parentId:$p,body:"well"}){post{id}}}`, map[string]any{"p": post}, nil)
-		if first := again.until("a comment", `"category"`); !strings.Contains(first, "COMMENT") {
+		if first := again.waitText("a comment", `"category"`); !strings.Contains(first, "COMMENT") {
 			t.Errorf("with the version that the client held the first event is %s", first)
 		}
 		for _, kind := range []string{"GROUP", "ROOM"} {
@@ -106,13 +106,13 @@ func TestOpenListsGetEveryChange(t *testing.T) {
 			in := map[string]any{"c": made.CreateConversation.Conversation.ID}
 			here.Must("alice", `mutation($c:ID!){muteConversation(input:{conversationId:$c}){changed}}`, in, nil)
 			talks := watchList(t, there, "alice", "conversationsChanged", "", "conversations { edges { node { kind muted unread { value } lastMessage { body } } } }")
-			talks.until(kind, `"muted":true`)
+			talks.waitText(kind, `"muted":true`)
 			again := watchList(t, there, "alice", "conversationsChanged", version(), "conversations { edges { node { kind muted } } }")
-			again.until("with the version that the client holds", `"kind":"`+kind+`","muted":true`)
+			again.waitText("with the version that the client holds", `"kind":"`+kind+`","muted":true`)
 			here.Must("bob", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"to `+kind+`"}){message{id}}}`, in, nil)
-			talks.until("a message to the muted "+kind, `"kind":"`+kind+`","muted":true,"unread":{"value":1},"lastMessage":{"body":"to `+kind+`"}`)
+			talks.waitText("a message to the muted "+kind, `"kind":"`+kind+`","muted":true,"unread":{"value":1},"lastMessage":{"body":"to `+kind+`"}`)
 			here.Must("alice", `mutation($c:ID!){markConversationRead(input:{conversationId:$c}){changed}}`, in, nil)
-			talks.until("the muted "+kind+" is read", `"kind":"`+kind+`","muted":true,"unread":{"value":0}`)
+			talks.waitText("the muted "+kind+" is read", `"kind":"`+kind+`","muted":true,"unread":{"value":0}`)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestPreferencesReachEveryDevice(t *testing.T) {
 		for _, author := range []string{"alice", "carol"} {
 			here.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){changed}}`, map[string]any{"p": here.Publish(author, "hello")}, nil)
 		}
-		world.Eventually(t, world.Convergence, "both likes count", func() bool { return there.Badges("alice").Total.Value == 1 && there.Badges("carol").Total.Value == 1 })
+		world.Eventually(t, world.ConvergenceTimeout, "both likes count", func() bool { return there.Badges("alice").Total.Value == 1 && there.Badges("carol").Total.Value == 1 })
 		const rows = "notifications { edges { node { category seen } } }"
 		devices := []listWatch{watchList(t, here, "alice", "notificationsChanged", "", rows), watchList(t, there, "alice", "notificationsChanged", "", rows)}
 		for _, step := range []struct {
@@ -136,7 +136,7 @@ func TestPreferencesReachEveryDevice(t *testing.T) {
 				step.on.Must("alice", `mutation{setCategoryPreference(input:{category:"LIKE",`+step.setting+`}){changed}}`, nil, nil)
 			}
 			for _, device := range devices {
-				if text := device.until(step.setting, fmt.Sprintf(`"total":{"value":%d}`, step.total)); !strings.Contains(text, `"category":"LIKE","seen":false`) {
+				if text := device.waitText(step.setting, fmt.Sprintf(`"total":{"value":%d}`, step.total)); !strings.Contains(text, `"category":"LIKE","seen":false`) {
 					t.Errorf("after %s the list is %s", step.setting, text)
 				}
 			}

@@ -67,7 +67,7 @@ func TestADayOfShows(t *testing.T) {
 		t.Helper()
 		for viewer := range d.Follows {
 			want, cut := d.Board(viewer, imported)
-			got, end := n.WholeBoard(livetest.Viewer(viewer), []int{100, 23, 7}[viewer%3])
+			got, end := n.ReadWholeBoard(livetest.Viewer(viewer), []int{100, 23, 7}[viewer%3])
 			if wantEnd := map[bool]string{true: "RETENTION", false: "END"}[cut]; !slices.Equal(got, want) || end != wantEnd {
 				t.Fatalf("%s: viewer %d, who follows %d: %d shows to %s, want %d to %s:\n%s\n%s",
 					when, viewer, len(d.Follows[viewer]), len(got), end, len(want), wantEnd, strings.Join(got, ", "), strings.Join(want, ", "))

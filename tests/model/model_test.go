@@ -13,11 +13,11 @@ import (
 
 // checkWorlds compares a node with the model after random histories. flush empties Redis; nil if that is not possible.
 func checkWorlds(t *testing.T, n *world.Node, flush func()) {
-	histories.Fewer(t, 5) // on three pairs of engines
+	histories.Reduce(t, 5) // on three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewWorld(n, flush)
 		t.Repeat(w.Actions())
-		w.Compare(t)
+		w.CompareEveryone(t)
 	})
 }
 

@@ -97,7 +97,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 		likes = append(likes, map[string]any{"as": "user:fan", "do": map[string]any{"likePost": map[string]any{"postId": post}}})
 	}
 	// The nodes claim jobs but cannot run them, because the table is locked. Then the first node dies.
-	release := sqltest.Lock(t, database, "notification_causes")
+	release := sqltest.LockTable(t, database, "notification_causes")
 	ingest(a.URL, likes[:len(likes)/2])
 	ingest(a.URL, publish[:100]) // while these requests run, the node's workers claim jobs
 	a.Kill()
@@ -110,7 +110,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	wants := func(node *world.Process, unseen func(i int) int) {
 		t.Helper()
 		for i := range authors {
-			world.Converge(t, world.Convergence, func() error {
+			world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
 				read := readPanel(t, node.URL, author(i))
 				if listed, number := len(read.Viewer.Notifications.Edges), read.Viewer.Badges.Notifications.Total.Value; listed != posts || number != unseen(i) {
 					return fmt.Errorf("%s: %d are listed and %d unseen, want %d and %d", author(i), listed, number, posts, unseen(i))

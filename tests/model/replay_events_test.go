@@ -34,8 +34,8 @@ type history struct {
 
 func (h *history) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
 
-// one draws an object that an action made; the result is false if there is none.
-func (h *history) one(action string) (eventIndex, bool) {
+// drawObject draws an object that an action made; the result is false if there is none.
+func (h *history) drawObject(action string) (eventIndex, bool) {
 	if len(h.made[action]) == 0 {
 		return 0, false
 	}
@@ -52,22 +52,22 @@ func (h *history) add(as, name string, input map[string]any) {
 	h.events = append(h.events, pastEvent{as: as, name: name, input: input, at: h.clock})
 }
 
-// later draws a time after the present event, at which no event happens, and notes that a job is due then.
-func (h *history) later(label string) string {
+// drawLaterTime draws a time after the present event, at which no event happens, and notes that a job is due then.
+func (h *history) drawLaterTime(label string) string {
 	hours := rapid.IntRange(0, 40).Draw(h.t, label)
 	at := h.clock.Add(time.Duration(hours)*time.Hour + 30*time.Second)
 	h.due = append(h.due, at)
 	return at.UTC().Format(time.RFC3339)
 }
 
-func user(key string) string { return "user:" + key }
+func userID(key string) string { return "user:" + key }
 
 // next draws one event.
 func (h *history) next() {
 	h.clock = h.clock.Add(time.Duration(rapid.SampledFrom([]int{1, 3, 40, 300}).Draw(h.t, "minutes")) * time.Minute)
 	draw := rapid.SampledFrom([]func(){
 		h.post, h.post, h.like, h.like, h.follow, h.follow, h.restrict, h.markFeed, h.markFeed, h.markNotifications, h.markNotifications,
-		h.siteMessage, h.announce, h.dot, h.message, h.message, h.markTalk, h.visit, h.visit, h.show, h.show, h.view, h.change,
+		h.siteMessage, h.announce, h.dot, h.message, h.message, h.markTalk, h.visit, h.visit, h.show, h.show, h.view, h.changePost,
 	}).Draw(h.t, "kind")
 	draw()
 }
@@ -75,23 +75,23 @@ func (h *history) next() {
 func (h *history) post() {
 	as, input := h.person("author"), map[string]any{"body": fmt.Sprintf("b%d", len(h.events))}
 	if rapid.Bool().Draw(h.t, "mentions") {
-		input["mentions"] = []string{user(h.person("mentioned"))}
+		input["mentions"] = []string{userID(h.person("mentioned"))}
 	}
-	if parent, some := h.one("publishPost"); some && rapid.Bool().Draw(h.t, "answers") {
+	if parent, some := h.drawObject("publishPost"); some && rapid.Bool().Draw(h.t, "answers") {
 		input["parentId"] = parent
 	}
 	h.add(as, "publishPost", input)
 }
 
 func (h *history) like() {
-	if post, some := h.one("publishPost"); some {
+	if post, some := h.drawObject("publishPost"); some {
 		h.add(h.person("liker"), rapid.SampledFrom([]string{"likePost", "likePost", "unlikePost"}).Draw(h.t, "verb"), map[string]any{"postId": post})
 	}
 }
 
-// change edits or deletes a post.
-func (h *history) change() {
-	post, some := h.one("publishPost")
+// changePost edits or deletes a post.
+func (h *history) changePost() {
+	post, some := h.drawObject("publishPost")
 	if !some {
 		return
 	}
@@ -99,19 +99,19 @@ func (h *history) change() {
 		h.add(h.owner[post], "deletePost", map[string]any{"postId": post})
 		return
 	}
-	h.add(h.owner[post], "editPost", map[string]any{"postId": post, "body": fmt.Sprintf("e%d", len(h.events)), "mentions": []string{user(h.person("mentioned"))}})
+	h.add(h.owner[post], "editPost", map[string]any{"postId": post, "body": fmt.Sprintf("e%d", len(h.events)), "mentions": []string{userID(h.person("mentioned"))}})
 }
 
 func (h *history) follow() {
-	h.add(h.person("follower"), rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow"}).Draw(h.t, "verb"), map[string]any{"userId": user(h.person("followee"))})
+	h.add(h.person("follower"), rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow"}).Draw(h.t, "verb"), map[string]any{"userId": userID(h.person("followee"))})
 }
 
 // restrict adds a mute, a block or a hide, or its end.
 func (h *history) restrict() {
 	verb := rapid.SampledFrom([]string{"mute", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom"}).Draw(h.t, "verb")
-	input := map[string]any{"userId": user(h.person("other"))}
+	input := map[string]any{"userId": userID(h.person("other"))}
 	if verb == "mute" && rapid.Bool().Draw(h.t, "timed") {
-		input["until"] = h.later("until")
+		input["until"] = h.drawLaterTime("until")
 	}
 	h.add(h.person("owner"), verb, input)
 }
@@ -130,7 +130,7 @@ func (h *history) markNotifications() {
 	default:
 		h.add(as, "markAllRead", map[string]any{})
 		if rapid.Bool().Draw(h.t, "undone") {
-			h.within(rapid.SampledFrom([]int{10, 29, 40}).Draw(h.t, "seconds"), func() { h.add(as, "undoMarkAllRead", map[string]any{}) })
+			h.addWithin(rapid.SampledFrom([]int{10, 29, 40}).Draw(h.t, "seconds"), func() { h.add(as, "undoMarkAllRead", map[string]any{}) })
 		}
 	}
 }
@@ -142,8 +142,8 @@ func undoes(event map[string]any) bool {
 	return is
 }
 
-// within adds events that happen some seconds after the present event, within its minute.
-func (h *history) within(seconds int, add func()) {
+// addWithin adds events that happen some seconds after the present event, within its minute.
+func (h *history) addWithin(seconds int, add func()) {
 	minute := h.clock
 	h.clock = h.clock.Add(time.Duration(seconds) * time.Second)
 	add()
@@ -158,16 +158,16 @@ func (h *history) visit() {
 		h.add(as, verb, map[string]any{"conversationId": h.group})
 		h.events[len(h.events)-1].device = device
 	}
-	h.within(5, func() { add("enterConversation") })
+	h.addWithin(5, func() { add("enterConversation") })
 	for _, seconds := range []int{12, 25} {
 		if rapid.Bool().Draw(h.t, "message") {
-			h.within(seconds, func() { h.say(h.person("author")) })
+			h.addWithin(seconds, func() { h.say(h.person("author")) })
 		}
 	}
 	if rapid.Bool().Draw(h.t, "leaves") {
-		h.within(35, func() { add("leaveConversation") })
+		h.addWithin(35, func() { add("leaveConversation") })
 		if rapid.Bool().Draw(h.t, "message afterwards") {
-			h.within(45, func() { h.say(h.person("author")) })
+			h.addWithin(45, func() { h.say(h.person("author")) })
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (h *history) visit() {
 // siteMessage adds an event of a site message: it is sent, or all are marked read.
 func (h *history) siteMessage() {
 	if rapid.Bool().Draw(h.t, "send") {
-		h.add("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{user(h.person("to")), user(h.person("and"))}})
+		h.add("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{userID(h.person("to")), userID(h.person("and"))}})
 		return
 	}
 	h.add(h.person("reader"), "markSiteMessagesRead", map[string]any{"all": true})
@@ -186,15 +186,15 @@ func (h *history) announce() {
 	case 0:
 		h.add(h.person("reader"), "markAnnouncementsRead", map[string]any{})
 	case 1:
-		if one, some := h.one("publishAnnouncement"); some {
+		if one, some := h.drawObject("publishAnnouncement"); some {
 			h.add("", "withdrawAnnouncement", map[string]any{"announcementId": one})
 		}
 	default:
 		input := map[string]any{"title": fmt.Sprintf("a%d", len(h.events))}
 		if rapid.Bool().Draw(h.t, "scheduled") {
-			input["startsAt"] = h.later("startsAt")
+			input["startsAt"] = h.drawLaterTime("startsAt")
 		} else if rapid.Bool().Draw(h.t, "ends") {
-			input["endsAt"] = h.later("endsAt")
+			input["endsAt"] = h.drawLaterTime("endsAt")
 		}
 		h.add("", "publishAnnouncement", input)
 	}
@@ -211,7 +211,7 @@ func (h *history) dot() {
 
 // message adds an event of the conversation: a message is sent or recalled.
 func (h *history) message() {
-	if one, some := h.one("sendMessage"); some && rapid.IntRange(0, 4).Draw(h.t, "recall") == 0 {
+	if one, some := h.drawObject("sendMessage"); some && rapid.IntRange(0, 4).Draw(h.t, "recall") == 0 {
 		h.add(h.owner[one], "recallMessage", map[string]any{"messageId": one})
 		return
 	}
@@ -219,7 +219,7 @@ func (h *history) message() {
 }
 
 func (h *history) say(as string) {
-	h.add(as, "sendMessage", map[string]any{"conversationId": h.group, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{user(h.person("mentioned"))}})
+	h.add(as, "sendMessage", map[string]any{"conversationId": h.group, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{userID(h.person("mentioned"))}})
 }
 
 func (h *history) markTalk() {
@@ -228,12 +228,12 @@ func (h *history) markTalk() {
 }
 
 func (h *history) show() {
-	one, some := h.one("scheduleShow")
+	one, some := h.drawObject("scheduleShow")
 	switch verb := rapid.IntRange(0, 7).Draw(h.t, "show"); {
 	case verb == 0:
 		h.add(h.person("viewer"), "markLiveBoardSeen", map[string]any{})
 	case !some || verb <= 2:
-		h.add(h.person("host"), "scheduleShow", map[string]any{"title": fmt.Sprintf("s%d", len(h.events)), "plannedAt": h.later("plannedAt")})
+		h.add(h.person("host"), "scheduleShow", map[string]any{"title": fmt.Sprintf("s%d", len(h.events)), "plannedAt": h.drawLaterTime("plannedAt")})
 	case verb == 3:
 		h.add(h.person("viewer"), "remindMe", map[string]any{"showId": one})
 	case verb == 4:

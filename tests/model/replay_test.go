@@ -82,7 +82,7 @@ func (r *replayNode) ingest(t *rapid.T, first int, events []map[string]any) {
 func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	event := map[string]any{"do": map[string]any{e.name: input}}
 	if e.as != "" {
-		event["as"] = user(e.as)
+		event["as"] = userID(e.as)
 	}
 	if e.device != "" {
 		event["device"] = e.device
@@ -93,8 +93,8 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	return event
 }
 
-// reach moves the clock to a time, and runs the jobs that become due on the way.
-func (r *replayNode) reach(h *history, at time.Time) {
+// runJobsUntil moves the clock to a time, and runs the jobs that become due on the way.
+func (r *replayNode) runJobsUntil(h *history, at time.Time) {
 	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
 			r.advanceTo(due.Add(time.Second))
@@ -108,7 +108,7 @@ func (r *replayNode) reach(h *history, at time.Time) {
 // sendLive sends each event when it happens, and lets its jobs end before the next.
 func (r *replayNode) sendLive(t *rapid.T, h *history) {
 	for i, e := range h.events {
-		r.reach(h, e.at)
+		r.runJobsUntil(h, e.at)
 		input, known := r.resolve(e.input, h.group)
 		if !known { // the event that would have made the object was refused
 			r.codes = append(r.codes, "-")
@@ -122,7 +122,7 @@ func (r *replayNode) sendLive(t *rapid.T, h *history) {
 // sendLater sends all events in batches, after the last event happened. An event that refers to the object of an earlier event is
 // sent once that event's answer has the ID.
 func (r *replayNode) sendLater(t *rapid.T, h *history) {
-	r.reach(h, h.clock)
+	r.runJobsUntil(h, h.clock)
 	for done := 0; done < len(h.events); {
 		size := rapid.IntRange(1, 40).Draw(t, "batch")
 		var batch []map[string]any
@@ -151,14 +151,14 @@ func (r *replayNode) startReplay(people []string) {
 	r.ids, r.codes = map[eventIndex]string{}, nil
 	for _, person := range people {
 		r.Badges(person)
-		r.OnShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // so that boards know the person as a host
+		r.MutateShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // so that boards know the person as a host
 	}
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
 	members := make([]string, len(people))
 	for i, person := range people {
-		members[i] = user(person)
+		members[i] = userID(person)
 	}
 	r.Must(people[0], `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"room",memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
 	r.group = data.CreateConversation.Conversation.ID
@@ -167,7 +167,7 @@ func (r *replayNode) startReplay(people []string) {
 
 // checkReplay gives random histories to both nodes, live and later, and compares what everybody sees.
 func checkReplay(t *testing.T, live, later *replayNode) {
-	histories.Fewer(t, 4)
+	histories.Reduce(t, 4)
 	number := 0
 	var due []time.Time // of all histories, because jobs of one history may become due during the next
 	rapid.Check(t, func(t *rapid.T) {
@@ -182,7 +182,7 @@ func checkReplay(t *testing.T, live, later *replayNode) {
 		}
 		begin = begin.Truncate(time.Hour).Add(time.Hour)
 		for _, node := range []*replayNode{live, later} {
-			node.reach(h, begin)
+			node.runJobsUntil(h, begin)
 			node.startReplay(h.people)
 		}
 		h.group = "group"
@@ -196,14 +196,14 @@ func checkReplay(t *testing.T, live, later *replayNode) {
 		later.sendLater(t, h)
 		end := h.clock.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours after")) * time.Hour)
 		for _, node := range []*replayNode{live, later} {
-			node.reach(h, end)
+			node.runJobsUntil(h, end)
 			node.runDueTwice()
 		}
 		if diff := cmp.Diff(live.codes, later.codes); diff != "" {
 			t.Fatalf("other answers (- live, + replayed):\n%s\n%s", diff, h.text())
 		}
 		for _, person := range h.people {
-			if diff := cmp.Diff(live.sees(t, person), later.sees(t, person)); diff != "" {
+			if diff := cmp.Diff(live.readView(t, person), later.readView(t, person)); diff != "" {
 				t.Fatalf("%s sees something else (- live, + replayed):\n%s\n%s", person, diff, h.text())
 			}
 		}
@@ -219,8 +219,8 @@ func (h *history) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// expiring lets unread items expire while a history runs.
-func expiring(cfg *node.Config) {
+// setExpiry lets unread items expire while a history runs.
+func setExpiry(cfg *node.Config) {
 	cfg.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
 	cfg.NotificationExpiry = []string{"LIKE=1", "FOLLOW=2"}
 }
@@ -230,13 +230,13 @@ func expiring(cfg *node.Config) {
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayNode {
-			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), Manual: true, Change: expiring})}
+			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), Manual: true, Change: setExpiry})}
 		}
 		checkReplay(t, start(), start())
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
 		start := func() *replayNode {
-			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Change: expiring})}
+			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Change: setExpiry})}
 		}
 		checkReplay(t, start(), start())
 	})
@@ -247,7 +247,7 @@ func TestLateEventsArePushed(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges("author")
 	watch := world.OpenWatch(t, n.URL, "reader")
-	watch.Shows(t, world.Convergence, 0, 0)
+	watch.WaitCounts(t, world.ConvergenceTimeout, 0, 0)
 	tell := func(ago time.Duration, as, name string, input map[string]any) string {
 		t.Helper()
 		var data struct {
@@ -265,17 +265,17 @@ func TestLateEventsArePushed(t *testing.T) {
 		}
 		return data.Ingest.Results[0].ID
 	}
-	tell(30*time.Hour, "reader", "follow", map[string]any{"userId": user("author")})
+	tell(30*time.Hour, "reader", "follow", map[string]any{"userId": userID("author")})
 	tell(29*time.Hour, "author", "publishPost", map[string]any{"body": "late"})
-	watch.Shows(t, world.Convergence, 1, 0)
+	watch.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
 	own := tell(28*time.Hour, "reader", "publishPost", map[string]any{"body": "own"})
 	tell(27*time.Hour, "author", "likePost", map[string]any{"postId": own})
-	watch.Shows(t, world.Convergence, 1, 1)
+	watch.WaitCounts(t, world.ConvergenceTimeout, 1, 1)
 	tell(27*time.Hour+time.Minute, "reader", "markNotificationsSeen", map[string]any{})
 	tell(26*time.Hour, "reader", "markHomeFeedSeen", map[string]any{})
-	watch.Shows(t, world.Convergence, 0, 1)
+	watch.WaitCounts(t, world.ConvergenceTimeout, 0, 1)
 	tell(25*time.Hour, "reader", "markNotificationsSeen", map[string]any{})
-	watch.Shows(t, world.Convergence, 0, 0)
+	watch.WaitCounts(t, world.ConvergenceTimeout, 0, 0)
 }
 
 // A cause that begins, ends and begins again keeps its first time and position, even if all events of it are reported before any is
@@ -290,11 +290,11 @@ func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 			return [3]pastEvent{{name: "likePost", input: input}, {name: "unlikePost", input: input}, {name: "likePost", input: input}}
 		}},
 		{name: "follow", acts: func(string) [3]pastEvent {
-			input := map[string]any{"userId": user("author")}
+			input := map[string]any{"userId": userID("author")}
 			return [3]pastEvent{{name: "follow", input: input}, {name: "unfollow", input: input}, {name: "follow", input: input}}
 		}},
 		{name: "mention", acts: func(string) (acts [3]pastEvent) {
-			for i, mentions := range [][]string{{user("author")}, {}, {user("author")}} {
+			for i, mentions := range [][]string{{userID("author")}, {}, {userID("author")}} {
 				acts[i] = pastEvent{name: "editPost", input: map[string]any{"postId": "post:ref:own", "body": "b", "mentions": mentions}}
 			}
 			return acts

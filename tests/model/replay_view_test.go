@@ -30,16 +30,16 @@ var volatile = []*regexp.Regexp{
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
-// sees returns everything of replayView that a person is shown, once a recount has found that the badges equal the facts.
-func (r *replayNode) sees(t *rapid.T, person string) any {
+// readView returns everything of replayView that a person is shown, once a recount has found that the badges equal the facts.
+func (r *replayNode) readView(t *rapid.T, person string) any {
 	r.Badges(person) // it checks the sums
 	var differed struct{ R struct{ Differed []string } }
-	r.Must("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": user(person)}, &differed)
+	r.Must("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": userID(person)}, &differed)
 	if len(differed.R.Differed) > 0 {
 		t.Fatalf("%s: the facts have other numbers: %q", person, differed.R.Differed)
 	}
 	var text string
-	world.Converge(r.TB, 2*time.Minute, func() error {
+	world.EventuallySucceeds(r.TB, 2*time.Minute, func() error {
 		got := r.Ask(person, replayView, nil)
 		if len(got.Errors) > 0 {
 			t.Fatalf("%s: %+v", person, got.Errors)

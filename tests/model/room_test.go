@@ -106,16 +106,16 @@ func generateRoom(days int) (lines []roomLine) {
 
 // roomPerson is the plain model of a person in the log.
 type roomPerson struct {
-	in        bool  // is a member now
-	base      int   // sequence of the message up to which they have read
+	isMember  bool  // is a member now
+	readUpTo  int   // sequence of the message up to which they have read
 	own       []int // sequences of their messages
 	mentioned []int // sequences of messages that mention them
 }
 
 // countUnread counts the person's unread messages from the lists, given the sequence of the newest message.
 func (p *roomPerson) countUnread(head int) (unread, mentions int) {
-	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.base+1) }
-	return head - p.base - after(p.own), after(p.mentioned)
+	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.readUpTo+1) }
+	return head - p.readUpTo - after(p.own), after(p.mentioned)
 }
 
 // room replays the log through ingest, in batches, and keeps the plain counts.
@@ -184,24 +184,24 @@ func (r *room) flush() {
 	r.batch = nil
 }
 
-// do replays one line. An unknown speaker joins first.
-func (r *room) do(line roomLine) {
+// replayLine replays one line. An unknown speaker joins first.
+func (r *room) replayLine(line roomLine) {
 	person := r.people[line.user]
 	if person == nil {
 		person = &roomPerson{}
 		r.people[line.user] = person
 	}
 	if line.kind == "part" {
-		if person.in {
+		if person.isMember {
 			r.event("quitConversation", line.user, nil)
-			person.in = false
+			person.isMember = false
 			r.members = slices.DeleteFunc(r.members, func(user string) bool { return user == line.user })
 		}
 		return
 	}
-	if !person.in {
+	if !person.isMember {
 		r.event("joinConversation", line.user, nil)
-		person.in, person.base = true, r.head
+		person.isMember, person.readUpTo = true, r.head
 		r.members = append(r.members, line.user)
 	}
 	if line.kind != "msg" {
@@ -213,16 +213,16 @@ func (r *room) do(line roomLine) {
 	}
 	r.event("sendMessage", line.user, more)
 	r.head++
-	person.own, person.base = append(person.own, r.head), r.head
-	if other := r.people[line.mentions]; other != nil && other.in && line.mentions != line.user {
+	person.own, person.readUpTo = append(person.own, r.head), r.head
+	if other := r.people[line.mentions]; other != nil && other.isMember && line.mentions != line.user {
 		other.mentioned = append(other.mentioned, r.head)
 	}
-	r.read()
+	r.readAsMembers()
 }
 
-// read makes members read by a fixed rule: now and then one member reads all messages, another member all but the newest 3,
+// readAsMembers makes members read by a fixed rule: now and then one member reads all messages, another member all but the newest 3,
 // and a third member marks the newest messages as unread.
-func (r *room) read() {
+func (r *room) readAsMembers() {
 	reader := func(step int) string { return r.members[r.head*step%len(r.members)] }
 	message := func(number int) string {
 		return services.NewMessageID(r.number, int64(number)).GlobalID()
@@ -230,17 +230,17 @@ func (r *room) read() {
 	if r.head%5 == 0 {
 		user := reader(7919)
 		r.event("markConversationRead", user, nil)
-		r.people[user].base = max(r.people[user].base, r.head)
+		r.people[user].readUpTo = max(r.people[user].readUpTo, r.head)
 	}
 	if number := r.head - 3; r.head%11 == 0 && number > 0 {
 		user := reader(6271)
 		r.event("markConversationRead", user, map[string]any{"upTo": message(number)})
-		r.people[user].base = max(r.people[user].base, number)
+		r.people[user].readUpTo = max(r.people[user].readUpTo, number)
 	}
 	if number := r.head - 10; r.head%97 == 0 && number > 0 {
 		user := reader(4513)
 		r.event("markConversationUnread", user, map[string]any{"fromMessageId": message(number)})
-		r.people[user].base = min(r.people[user].base, number-1) // unread messages stay unread
+		r.people[user].readUpTo = min(r.people[user].readUpTo, number-1) // unread messages stay unread
 	}
 }
 
@@ -283,7 +283,7 @@ func (r *room) checkSome(day string, users []string) {
 			r.t.Fatal(errs[i])
 		}
 		person, unread, mentions := r.people[user], 0, 0
-		if person.in {
+		if person.isMember {
 			unread, mentions = person.countUnread(r.head)
 		}
 		if read[i].Conversations.Total.Precision == services.Stale { // the machine is busy, and Redis missed its deadline
@@ -315,7 +315,7 @@ func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Redis: "auto", Manual: true, Change: func(cfg *node.Config) { cfg.MaxWriteMembers, cfg.MaxWriteLoad = 300, 100_000_000 }})
 	r := newRoom(t, n)
 	played := 0
-	readRoom(t, days, r.do, func(day string) {
+	readRoom(t, days, r.replayLine, func(day string) {
 		r.check(day)
 		played++
 	})

@@ -21,8 +21,8 @@ func TestViewsArePushedToEveryDevice(t *testing.T) {
 			if device == other {
 				wantViews, wantTotal = 0, 0
 			}
-			world.Converge(t, world.Soon, func() error {
-				got, err := device.Shown()
+			world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
+				got, err := device.ShownBadges()
 				if err == nil && (got.Version == "" || got.Views.Value != wantViews || got.Total.Value != wantTotal) {
 					err = fmt.Errorf("%s: device %d shows %+v in a total of %+v, want %d and %d", when, i, got.Views, got.Total, wantViews, wantTotal)
 				}

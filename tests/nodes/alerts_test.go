@@ -22,7 +22,7 @@ func startStream(t *testing.T) stream {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
-	n.People("ann", "bob", "cat", "dan")
+	n.CreateUsers("ann", "bob", "cat", "dan")
 	return stream{n, t, &world.Changes{}}
 }
 
@@ -89,7 +89,7 @@ func TestAnAlertOutlivesSilentItems(t *testing.T) {
 }
 
 // An item that was read, withdrawn or recalled before a reader heard of it alerts nobody, even if other items are unread.
-func TestNothingAlertsThatIsGone(t *testing.T) {
+func TestItemsThatAreGoneDoNotAlert(t *testing.T) {
 	s := startStream(t)
 	_, start, _ := changesPage(s.Node, 100, "")
 	post, talk := s.Publish("ann", "a post"), s.talk()

@@ -66,7 +66,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 // item.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 	n, push := startPushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
-	phone{push.Browser("phone"), n}.register("ann")
+	phone{push.Subscribe("phone"), n}.register("ann")
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")
 	visit(t, n)()
@@ -82,7 +82,7 @@ func visit(t *testing.T, n *world.Node) (leave func()) {
 	t.Helper()
 	ann := n.IDsOf("ann")
 	watched := func() bool {
-		of, err := n.Redis.Watched(t.Context(), ann)
+		of, err := n.Redis.WatchedOf(t.Context(), ann)
 		return err == nil && of[ann[0]]
 	}
 	conn := n.Dial(t)

@@ -79,8 +79,8 @@ func (v categoriesView) counts() string {
 // hostWalk sends requests to a node as the host application, as an operator and as users.
 type hostWalk struct{ *world.Node }
 
-// sees reads a user's view and checks its counts, see categoriesView.counts.
-func (n hostWalk) sees(user, want string) (v categoriesView) {
+// wantView reads a user's view and checks its counts, see categoriesView.counts.
+func (n hostWalk) wantView(user, want string) (v categoriesView) {
 	n.TB.Helper()
 	n.Must(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}
 		badgeExplained{part items{nodeId clearedBy}} awayDigest(since:"2020-01-01T00:00:00Z"){parts{part count{value}}}
@@ -130,7 +130,7 @@ func walkCategories(t *testing.T, n hostWalk) {
 		"map[expiryDays:7 grouped:true inTotal:false name:quiet style:NUMBER]]]]"; got != want {
 		t.Errorf("the list is %s, want %s", got, want)
 	}
-	n.sees("u9999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
+	n.wantView("u9999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
 	users := make([]string, 10_000)
 	for i := range users {
 		users[i] = fmt.Sprintf("user:u%04d", i)
@@ -154,7 +154,7 @@ func walkCategories(t *testing.T, n hostWalk) {
 		n.Settle()
 	}
 	for _, user := range []string{"u0000", "u4999", "u9999"} {
-		v := n.sees(user, "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+		v := n.wantView(user, "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 		nodes := v.Viewer.Notifications.Nodes
 		if len(nodes) != 1 || nodes[0].Title != "sent" || nodes[0].HostCategory != "orders" || nodes[0].Category != "HOST" || nodes[0].URL != "https://example.com/o1" ||
 			nodes[0].Data["n"] != 1.0 || nodes[0].GroupKey != "o1" || nodes[0].ActorCount != 1 || nodes[0].Seen {
@@ -173,18 +173,18 @@ func walkCategories(t *testing.T, n hostWalk) {
 			t.Errorf("the digest has %+v", v.Viewer.AwayDigest.Parts)
 		}
 	}
-	n.sees("u0003", "total 0 of 0: orders=0, promo=0  out, quiet=0 out") // the actor
+	n.wantView("u0003", "total 0 of 0: orders=0, promo=0  out, quiet=0 out") // the actor
 	walkMarks(t, n)
 	n.Must("host:ingest", `mutation($i:ID!){withdrawNotification(input:{hostNotificationId:$i}){changed}}`, map[string]any{"i": "hostNotification:ref:o%2F1"}, nil)
 	n.Settle()
-	n.sees("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
+	n.wantView("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
 	walkRemoval(t, n)
 }
 
 // walkMarks marks notifications of single users as seen, and checks that the counts of other users and categories stay.
 func walkMarks(t *testing.T, n hostWalk) {
 	n.notify(map[string]any{"category": "orders", "to": []string{"user:u0000"}, "title": "arrived", "groupKey": "o1"})
-	v := n.sees("u0000", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+	v := n.wantView("u0000", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 	if nodes := v.Viewer.Notifications.Nodes; len(nodes) != 1 || nodes[0].Title != "arrived" {
 		t.Errorf("grouped: %+v", nodes)
 	}
@@ -192,29 +192,29 @@ func walkMarks(t *testing.T, n hostWalk) {
 		n.notify(map[string]any{"category": "promo", "to": []string{"user:u0000"}, "title": "p", "groupKey": "same"})
 		n.notify(map[string]any{"category": "quiet", "to": []string{"user:u0000"}, "title": "q"})
 	}
-	n.sees("u0000", "total 1 of 1: orders=1, promo=2 • out, quiet=2 out")
+	n.wantView("u0000", "total 1 of 1: orders=1, promo=2 • out, quiet=2 out")
 	for _, one := range [][2]string{{`name:"promo",style:NUMBER`, "total 3 of 3: orders=1, promo=2, quiet=2 out"}, {`name:"promo",style:DOT`, "total 1 of 1: orders=1, promo=2 • out, quiet=2 out"},
 		{`name:"quiet"`, "total 3 of 3: orders=1, promo=2 • out, quiet=2"}, {`name:"quiet",inTotal:false`, "total 1 of 1: orders=1, promo=2 • out, quiet=2 out"}} {
 		n.Must("boss:admin", `mutation{defineCategory(input:{`+one[0]+`,expiryDays:null}){changed category{style inTotal}}}`, nil, nil)
-		n.sees("u0000", one[1])
+		n.wantView("u0000", one[1])
 	}
 	n.Must("u0000", `mutation{markNotificationsSeen(input:{hostCategories:["orders","quiet"]}){badges{version}}}`, nil, nil)
-	n.sees("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
+	n.wantView("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
 	n.Must("u4999", `mutation{markAllRead(input:{}){badges{version}}}`, nil, nil)
-	n.sees("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
+	n.wantView("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
 	n.Must("u4999", `mutation{undoMarkAllRead(input:{}){badges{version}}}`, nil, nil)
-	n.sees("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+	n.wantView("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 	n.Clock.Advance(9 * 24 * time.Hour)
-	n.sees("u4999", "total 0 of 0: orders=0 older=1, promo=0  out, quiet=0 out")
-	n.sees("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
+	n.wantView("u4999", "total 0 of 0: orders=0 older=1, promo=0  out, quiet=0 out")
+	n.wantView("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
 	n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",expiryDays:null}){changed}}`, nil, nil)
-	n.sees("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+	n.wantView("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 }
 
 // walkRemoval removes categories. Their names are free afterwards.
 func walkRemoval(t *testing.T, n hostWalk) {
 	n.Must("boss:admin", `mutation{a:removeCategory(input:{name:"promo"}){name} b:removeCategory(input:{name:"orders"}){name}}`, nil, nil)
-	if v := n.sees("u0000", "total 0 of 0: quiet=0 out"); len(v.Viewer.Notifications.Nodes) != 2 {
+	if v := n.wantView("u0000", "total 0 of 0: quiet=0 out"); len(v.Viewer.Notifications.Nodes) != 2 {
 		t.Errorf("listed after the removal: %+v", v.Viewer.Notifications.Nodes)
 	}
 	if got := n.Ask("host:ingest", `mutation{notify(input:{category:"promo",to:["user:u0000"],title:"x"}){created}}`, nil); got.ErrorCode() != "NOT_FOUND" {
@@ -230,7 +230,7 @@ func walkRemoval(t *testing.T, n hostWalk) {
 		}
 	}
 	n.Must("boss:admin", `mutation{defineCategory(input:{name:"promo"}){created}}`, nil, nil)
-	n.sees("u0000", "total 0 of 0: quiet=0 out, promo=0")
+	n.wantView("u0000", "total 0 of 0: quiet=0 out, promo=0")
 	n.notify(map[string]any{"category": "promo", "to": []string{"user:u0000"}, "title": "again"})
-	n.sees("u0000", "total 1 of 1: quiet=0 out, promo=1")
+	n.wantView("u0000", "total 1 of 1: quiet=0 out, promo=1")
 }

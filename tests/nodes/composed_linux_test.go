@@ -19,7 +19,7 @@ import (
 // The deployment of deploy/compose serves requests, sockets and event streams through its proxy. It goes on when a node is
 // killed, and no request fails while a node drains.
 func TestTheComposedDeployment(t *testing.T) {
-	c := compose(t)
+	c := startComposition(t)
 	c.must("author", `mutation{setProfile(input:{name:"Author"}){user{name}}}`, nil)
 	c.must("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil)
 	posts := 0
@@ -39,11 +39,11 @@ func TestTheComposedDeployment(t *testing.T) {
 	show := func() {
 		t.Helper()
 		for _, device := range devices {
-			device.Shows(t, world.Convergence, posts, 0)
+			device.WaitCounts(t, world.ConvergenceTimeout, posts, 0)
 		}
 	}
 	open()
-	events := c.stream("reader")
+	events := c.openBadgeStream("reader")
 
 	t.Log("both nodes serve, by WebSocket and event stream")
 	for range 3 {
@@ -52,12 +52,12 @@ func TestTheComposedDeployment(t *testing.T) {
 		}
 	}
 	show()
-	c.until(events, posts)
+	c.waitPosts(events, posts)
 	if first, second := c.sockets("node-1"), c.sockets("node-2"); first < 2 || second < 2 || first+second != len(devices)+1 {
 		t.Errorf("the nodes have %d and %d sockets", first, second)
 	}
-	c.countsAddresses()
-	c.reports()
+	c.checkClientAddresses()
+	c.checkLargeBatch()
 
 	t.Log("a node is killed")
 	c.nodes["node-1"].Kill()
@@ -68,28 +68,28 @@ func TestTheComposedDeployment(t *testing.T) {
 	}
 	open() // the devices of the killed node must connect again; here all devices do
 	show()
-	c.start("node-1")
+	c.startNode("node-1")
 	c.waitReady("node-1")
 	visitor := c.newClientAddress()
-	world.Eventually(t, world.Convergence, "the proxy uses the node again", func() bool {
-		_, leave := c.upgrade(visitor)
+	world.Eventually(t, world.ConvergenceTimeout, "the proxy uses the node again", func() bool {
+		_, leave := c.openSocketFrom(visitor)
 		leave()
 		return c.metric("node-1", "sockets_opened_total") > 0
 	})
 	show()
-	c.drains(devices, publish)
-	c.stream("reader") // a client whose stream was refused now gets the other node
+	c.checkDrain(devices, publish)
+	c.openBadgeStream("reader") // a client whose stream was refused now gets the other node
 	for _, device := range devices {
-		device.Shows(t, world.Convergence, posts, 0)
+		device.WaitCounts(t, world.ConvergenceTimeout, posts, 0)
 	}
 }
 
-// countsAddresses checks that the nodes count each client's sockets by the client's own address, and not by the proxy's.
-func (c *composition) countsAddresses() {
+// checkClientAddresses checks that the nodes count each client's sockets by the client's own address, and not by the proxy's.
+func (c *composition) checkClientAddresses() {
 	c.t.Helper()
 	one, refused := c.newClientAddress(), 0
 	for range 7 { // three are allowed on each node
-		if status, _ := c.upgrade(one); status == http.StatusTooManyRequests {
+		if status, _ := c.openSocketFrom(one); status == http.StatusTooManyRequests {
 			refused++
 		} else if status != http.StatusSwitchingProtocols {
 			c.t.Errorf("a socket got %d", status)
@@ -98,13 +98,13 @@ func (c *composition) countsAddresses() {
 	if refused == 0 {
 		c.t.Error("no socket of one address was refused")
 	}
-	if status, _ := c.upgrade(c.newClientAddress()); status != http.StatusSwitchingProtocols {
+	if status, _ := c.openSocketFrom(c.newClientAddress()); status != http.StatusSwitchingProtocols {
 		c.t.Errorf("the socket of another client got %d", status)
 	}
 }
 
-// reports sends a batch of events of nearly 1 MB, which is the limit of the node and of the proxy.
-func (c *composition) reports() {
+// checkLargeBatch sends a batch of events of nearly 1 MB, which is the limit of the node and of the proxy.
+func (c *composition) checkLargeBatch() {
 	c.t.Helper()
 	var events []map[string]any
 	for i := range 16 {
@@ -119,9 +119,9 @@ func (c *composition) reports() {
 	}
 }
 
-// drains ends a node while people publish, read and connect, and fails if a request fails. The node closes its devices' sockets
+// checkDrain ends a node while people publish, read and connect, and fails if a request fails. The node closes its devices' sockets
 // and asks them to connect again; the devices get the other node at once.
-func (c *composition) drains(devices []*world.Watch, publish func() error) {
+func (c *composition) checkDrain(devices []*world.Watch, publish func() error) {
 	t := c.t
 	t.Helper()
 	for i := range devices {
@@ -168,7 +168,7 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 	for i, device := range devices {
 		work.Go(func() {
 			world.Eventually(t, 20*time.Second, "the device is asked to connect again, or its node stays", func() bool {
-				_, err := device.Shown()
+				_, err := device.ShownBadges()
 				select {
 				case <-drained.Ended:
 					return true
@@ -176,7 +176,7 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 					return err != nil
 				}
 			})
-			if _, err := device.Shown(); err == nil {
+			if _, err := device.ShownBadges(); err == nil {
 				return
 			}
 			if code := device.WaitCloseCode(t, time.Second); code != websocket.CloseServiceRestart {
@@ -186,7 +186,7 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 		})
 	}
 	work.Wait()
-	if code := drained.Exits(time.Second); code != 0 {
+	if code := drained.WaitExit(time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, drained.Output.String())
 	}
 	t.Logf("%d requests during the drain", asked)
@@ -197,7 +197,7 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 
 // tryConnect opens a socket and closes it. A refusal is an error, because it would cost a person time.
 func (c *composition) tryConnect() error {
-	status, leave := c.upgrade(c.newClientAddress())
+	status, leave := c.openSocketFrom(c.newClientAddress())
 	defer leave()
 	if status != http.StatusSwitchingProtocols {
 		return fmt.Errorf("a socket got %d", status)
@@ -225,9 +225,9 @@ func (c *composition) tryStream() error {
 	return fmt.Errorf("an event stream got %s, to be tried again after %q s", response.Status, response.Header.Get("Retry-After"))
 }
 
-// upgrade opens a socket from an address. It returns the status, and a function that closes the socket; the test's end closes it
+// openSocketFrom opens a socket from an address. It returns the status, and a function that closes the socket; the test's end closes it
 // too.
-func (c *composition) upgrade(from net.Addr) (status int, leave func()) {
+func (c *composition) openSocketFrom(from net.Addr) (status int, leave func()) {
 	c.t.Helper()
 	network := net.Dialer{LocalAddr: from}
 	dialer := websocket.Dialer{NetDialContext: network.DialContext, Subprotocols: []string{"graphql-transport-ws"}}
@@ -244,8 +244,8 @@ func (c *composition) upgrade(from net.Addr) (status int, leave func()) {
 	return response.StatusCode, func() {}
 }
 
-// stream opens an event stream of a user's badges.
-func (c *composition) stream(user string) *bufio.Scanner {
+// openBadgeStream opens an event stream of a user's badges.
+func (c *composition) openBadgeStream(user string) *bufio.Scanner {
 	c.t.Helper()
 	response, err := c.openStream(http.DefaultClient, user)
 	if err != nil {
@@ -263,13 +263,13 @@ func (c *composition) openStream(client *http.Client, user string) (*http.Respon
 	if err != nil {
 		return nil, err
 	}
-	request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + c.token(user, "viewer")}}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + c.makeToken(user, "viewer")}}
 	return client.Do(request)
 }
 
-// until reads events until an event shows this number of posts. The stream stays open, so the event arrives only if the proxy does
+// waitPosts reads events until an event shows this number of posts. The stream stays open, so the event arrives only if the proxy does
 // not buffer it.
-func (c *composition) until(events *bufio.Scanner, posts int) {
+func (c *composition) waitPosts(events *bufio.Scanner, posts int) {
 	c.t.Helper()
 	for events.Scan() {
 		if strings.Contains(events.Text(), fmt.Sprintf(`"homeFeed":{"value":%d}`, posts)) {

@@ -52,17 +52,17 @@ var lastOctets = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1
 
 const clientsAbove = 100 // the last parts of clients' addresses are greater
 
-// compose starts all services.
-func compose(t *testing.T) *composition {
+// startComposition starts all services.
+func startComposition(t *testing.T) *composition {
 	t.Helper()
 	c := &composition{t: t, network: network(), nodes: map[string]*world.Process{}, lastClient: clientsAbove}
 	var file struct{ Services map[string]service }
-	if err := yaml.Unmarshal([]byte(c.file("deploy/compose/compose.yaml")), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(c.readFile("deploy/compose/compose.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	c.services = file.Services
 	c.image = map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^ENV (.*)$`).FindAllStringSubmatch(c.file("deploy/Dockerfile"), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^ENV (.*)$`).FindAllStringSubmatch(c.readFile("deploy/Dockerfile"), -1) {
 		for _, setting := range strings.Fields(line[1]) {
 			name, value, _ := strings.Cut(setting, "=")
 			c.image[name] = value
@@ -70,18 +70,18 @@ func compose(t *testing.T) *composition {
 	}
 	for _, name := range slices.Sorted(maps.Keys(lastOctets)) {
 		if strings.HasPrefix(name, "redis-") {
-			c.redis(name)
+			c.startRedis(name)
 		}
 	}
-	c.cluster()
+	c.createCluster()
 	c.database = sqltest.NewServer(t).Database(t)
 	for _, name := range []string{"node-1", "node-2"} { // both nodes create the tables, at the same time
-		c.start(name)
+		c.startNode(name)
 	}
 	for name := range c.nodes {
 		c.waitReady(name)
 	}
-	c.proxy(c.file("deploy/compose/nginx.conf"))
+	c.startProxy(c.readFile("deploy/compose/nginx.conf"))
 	return c
 }
 
@@ -91,8 +91,8 @@ func network() string {
 	return fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250)
 }
 
-// file reads a file of the repository.
-func (c *composition) file(path string) string {
+// readFile reads a file of the repository.
+func (c *composition) readFile(path string) string {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(world.Root(), path))
 	if err != nil {
@@ -110,8 +110,8 @@ func (c *composition) withAddresses(text string) string {
 	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.address)
 }
 
-// run starts a program that lives as long as the test, in a folder of its own.
-func (c *composition) run(folder, program string, arguments ...string) {
+// startProgram starts a program that lives as long as the test, in a folder of its own.
+func (c *composition) startProgram(folder, program string, arguments ...string) {
 	c.t.Helper()
 	var output bytes.Buffer
 	command := exec.Command(program, arguments...)
@@ -120,28 +120,28 @@ func (c *composition) run(folder, program string, arguments ...string) {
 	if err := command.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	unleash := world.Leash(c.t, -command.Process.Pid)
+	cancelKill := world.KillWhenTestsEnd(c.t, -command.Process.Pid)
 	c.t.Cleanup(func() {
 		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // the whole group
 		_ = command.Wait()
-		unleash()
+		cancelKill()
 		if c.t.Failed() {
 			c.t.Logf("%s %q said %s", program, arguments, output.String())
 		}
 	})
 }
 
-// redis starts a Redis of the cluster with its command from the compose file. The server listens on one address and also connects
+// startRedis starts a Redis of the cluster with its command from the compose file. The server listens on one address and also connects
 // from that address, as in a container.
-func (c *composition) redis(name string) {
+func (c *composition) startRedis(name string) {
 	c.t.Helper()
 	here := c.address(name)
-	c.run(c.t.TempDir(), "/bin/sh", "-c", fmt.Sprintf("exec %s --bind %s --bind-source-addr %[2]s", c.services[name].Command, here))
+	c.startProgram(c.t.TempDir(), "/bin/sh", "-c", fmt.Sprintf("exec %s --bind %s --bind-source-addr %[2]s", c.services[name].Command, here))
 }
 
-// cluster creates the cluster with the command of the compose file. Run a second time, the command finds the cluster and does
+// createCluster creates the cluster with the command of the compose file. Run a second time, the command finds the cluster and does
 // nothing.
-func (c *composition) cluster() {
+func (c *composition) createCluster() {
 	c.t.Helper()
 	for _, name := range []string{"redis-1", "redis-2", "redis-3"} {
 		world.Eventually(c.t, 20*time.Second, name+" answers", func() bool {
@@ -160,8 +160,8 @@ func (c *composition) cluster() {
 	}
 }
 
-// start starts a node as its container does, without arguments.
-func (c *composition) start(name string) {
+// startNode starts a node as its container does, without arguments.
+func (c *composition) startNode(name string) {
 	c.t.Helper()
 	environment := maps.Clone(c.image)
 	maps.Copy(environment, c.services[name].Environment)
@@ -240,9 +240,9 @@ func (c *composition) sockets(node string) int {
 	return c.metric(node, "sockets_open", "event_streams_open")
 }
 
-// proxy starts nginx with the repository's configuration. Only the listen address and the folders differ, so that nginx needs no
+// startProxy starts nginx with the repository's configuration. Only the listen address and the folders differ, so that nginx needs no
 // special rights.
-func (c *composition) proxy(text string) {
+func (c *composition) startProxy(text string) {
 	c.t.Helper()
 	path, err := exec.LookPath("nginx")
 	if err != nil {
@@ -271,7 +271,7 @@ func (c *composition) proxy(text string) {
 	if said, err := exec.Command(path, "-e", "stderr", "-t", "-q", "-c", file, "-g", directives).CombinedOutput(); err != nil {
 		c.t.Fatalf("nginx refuses its configuration: %s", said)
 	}
-	c.run(folder, path, "-e", "stderr", "-c", file, "-g", directives)
+	c.startProgram(folder, path, "-e", "stderr", "-c", file, "-g", directives)
 	c.URL = "http://" + c.address("proxy") + ":8080"
 	world.Eventually(c.t, 20*time.Second, "the proxy answers", func() bool {
 		response, err := http.Get(c.URL + "/healthz")
@@ -282,8 +282,8 @@ func (c *composition) proxy(text string) {
 	})
 }
 
-// token makes a token with a subject and a scope.
-func (c *composition) token(user, scope string) string {
+// makeToken makes a token with a subject and a scope.
+func (c *composition) makeToken(user, scope string) string {
 	c.t.Helper()
 	claims := jwt.MapClaims{"sub": user, "scope": scope, "exp": time.Now().Add(time.Hour).Unix()}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(world.TestSecret))
@@ -306,7 +306,7 @@ func (c *composition) newClientAddress() net.Addr {
 // watch opens a device of a user, from an address of its own.
 func (c *composition) watch(user string) *world.Watch {
 	c.t.Helper()
-	return world.OpenWatchFrom(c.t, c.URL, user, c.token(user, "viewer"), c.newClientAddress())
+	return world.OpenWatchFrom(c.t, c.URL, user, c.makeToken(user, "viewer"), c.newClientAddress())
 }
 
 // ask sends a request through the proxy, once.
@@ -319,7 +319,7 @@ func (c *composition) ask(user, query string, variables map[string]any) (text st
 	if err != nil {
 		return "", err
 	}
-	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + c.token(user, "viewer ingest")}}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + c.makeToken(user, "viewer ingest")}}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err

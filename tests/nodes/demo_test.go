@@ -15,8 +15,8 @@ import (
 	"tidings/tests/world"
 )
 
-// demoWorld reads the demo as mia sees it, who is the visitor's user. It reads neither IDs nor times.
-const demoWorld = `{ viewer {
+// demoWorldQuery reads the demo as mia sees it, who is the visitor's user. It reads neither IDs nor times.
+const demoWorldQuery = `{ viewer {
   badges { homeFeed { value } notifications { total { value } } conversations { total { value } } liveBoard { value } announcements { value } views { value } }
   homeFeed(first: 50) { nodes { author { key name } body likeCount commentCount } }
   conversations { nodes { title memberCount lastMessage { body author { key } } } }
@@ -26,7 +26,7 @@ const demoWorld = `{ viewer {
 // readWorld reads the demo's world once no job is due. The jobs of planned shows are due later.
 func readWorld(t *testing.T, p *world.Process) (state map[string]any) {
 	t.Helper()
-	world.Converge(t, 2*time.Minute, func() error { // the jobs of a whole world take long on a busy machine
+	world.EventuallySucceeds(t, 2*time.Minute, func() error { // the jobs of a whole world take long on a busy machine
 		var data struct {
 			Admin struct{ Jobs struct{ OldestMs, Dead int } }
 		}
@@ -39,7 +39,7 @@ func readWorld(t *testing.T, p *world.Process) (state map[string]any) {
 		return nil
 	})
 	var data json.RawMessage
-	if err := world.Ask(p.URL, "mia", demoWorld, nil, &data); err != nil {
+	if err := world.Ask(p.URL, "mia", demoWorldQuery, nil, &data); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(data, &state); err != nil {
@@ -53,22 +53,22 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	first := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
 	second := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
-	agree(t, "two servers have different worlds", second, first)
+	waitAgreement(t, "two servers have different worlds", second, first)
 	if text, _ := json.Marshal(readWorld(t, first)); strings.Contains(string(text), `{"value":0}`) || !strings.Contains(string(text), "LIVE") {
 		t.Errorf("the visitor finds nothing new somewhere: %s", text)
 	}
 	first.Terminate()
-	if code := first.Exits(20 * time.Second); code != 0 {
+	if code := first.WaitExit(20 * time.Second); code != 0 {
 		t.Errorf("the demo ended with %d: %s", code, first.Output.String())
 	}
 	again := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
-	agree(t, "a restart changed the world", second, again)
+	waitAgreement(t, "a restart changed the world", second, again)
 }
 
-// agree waits until two servers show the same world, because a count may lag by a second.
-func agree(t *testing.T, otherwise string, one, other *world.Process) {
+// waitAgreement waits until two servers show the same world, because a count may lag by a second.
+func waitAgreement(t *testing.T, otherwise string, one, other *world.Process) {
 	t.Helper()
-	world.Converge(t, 30*time.Second, func() error {
+	world.EventuallySucceeds(t, 30*time.Second, func() error {
 		if diff := cmp.Diff(readWorld(t, one), readWorld(t, other)); diff != "" {
 			return fmt.Errorf("%s:\n%s", otherwise, diff)
 		}
@@ -105,7 +105,7 @@ func TestTheDemoContinuesAfterARestart(t *testing.T) {
 		return posts == 100
 	})
 	first.Terminate()
-	first.Exits(20 * time.Second)
+	first.WaitExit(20 * time.Second)
 	again := world.StartProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
 	before, _ := engaged(again)
 	world.Eventually(t, 30*time.Second, "the visitor's posts are liked and answered again", func() bool {
@@ -151,7 +151,7 @@ func TestTheDemoRunsAndLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("the temporary folder has %v, %v: this test looks at the wrong place", entries, err)
 	}
 	p.Terminate()
-	if code := p.Exits(20 * time.Second); code != 0 {
+	if code := p.WaitExit(20 * time.Second); code != 0 {
 		t.Errorf("the demo ended with %d: %s", code, p.Output.String())
 	}
 	if entries, err := os.ReadDir(temporary); err != nil || len(entries) > 0 {
@@ -163,9 +163,9 @@ func TestTheDemoDoesNotTouchAnotherDatabase(t *testing.T) {
 	folder := t.TempDir()
 	own := world.StartProcess(t, "", "--data", folder)
 	own.Terminate()
-	own.Exits(20 * time.Second)
+	own.WaitExit(20 * time.Second)
 	p := world.Launch(t, "", "--demo", "--data", folder, "--listen", "127.0.0.1:0")
-	if code := p.Exits(20 * time.Second); code != 1 || !strings.Contains(p.Output.String(), "holds a database that is not of a demo") {
+	if code := p.WaitExit(20 * time.Second); code != 1 || !strings.Contains(p.Output.String(), "holds a database that is not of a demo") {
 		t.Errorf("the demo ended with %d: %s", code, p.Output.String())
 	}
 }

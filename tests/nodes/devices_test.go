@@ -21,10 +21,10 @@ type phone struct {
 	n *world.Node
 }
 
-// register is the mutation that registers a browser.
-const register = `mutation($e:URL!,$p:String!,$a:String!,$n:String){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){changed device{id name endpoint silent registeredAt deliveredAt failingSince} badges{version} viewer{devices{id}}}}`
+// registerMutation is the mutation that registers a browser.
+const registerMutation = `mutation($e:URL!,$p:String!,$a:String!,$n:String){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){changed device{id name endpoint silent registeredAt deliveredAt failingSince} badges{version} viewer{devices{id}}}}`
 
-// variables are the variables of register for this browser.
+// variables are the variables of registerMutation for this browser.
 func (p phone) variables() map[string]any {
 	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
 }
@@ -39,7 +39,7 @@ func (p phone) register(as string) (id string, changed bool) {
 			Viewer  struct{ Devices []struct{ ID string } }
 		}
 	}
-	p.n.Must(as, register, p.variables(), &done)
+	p.n.Must(as, registerMutation, p.variables(), &done)
 	got := done.RegisterDevice
 	if got.Device.Endpoint != p.Endpoint || got.Device.Name != "phone" || len(got.Viewer.Devices) == 0 || got.Viewer.Devices[0].ID != got.Device.ID {
 		p.n.TB.Errorf("%+v", got)
@@ -83,7 +83,7 @@ func startPushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *dev
 // user's alone. A browser that its push service no longer knows is removed.
 func TestDevicesOverTheAPI(t *testing.T) {
 	n, push := startPushing(t)
-	ann := phone{push.Browser("phone"), n}
+	ann := phone{push.Subscribe("phone"), n}
 	id, changed := ann.register("ann")
 	if again, twice := ann.register("ann"); !changed || twice || again != id {
 		t.Errorf("%s, %v, then %s, %v", id, changed, again, twice)
@@ -107,7 +107,7 @@ func TestDevicesOverTheAPI(t *testing.T) {
 		t.Errorf("the browser is %v of ann and %v of bob", devicesOf(n, "ann"), devicesOf(n, "bob"))
 	}
 	n.Must("ann", `mutation($i:ID!){unregisterDevice(input:{id:$i}){changed}}`, map[string]any{"i": id}, nil)
-	push.Status(http.StatusGone)
+	push.SetStatus(http.StatusGone)
 	n.Must("ann", `mutation{publishPost(input:{body:"@bob"}){post{id}}}`, nil, nil)
 	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(devicesOf(n, "bob")) == 0 })
 }
@@ -135,12 +135,12 @@ func tryAsStrangers(t *testing.T, n *world.Node, push *devicestest.Service, ann 
 			t.Errorf("%s as %s: %s, but %s for a device that is not there", c.query, c.as, texts[0], texts[1])
 		}
 	}
-	strangerOnASocket(t, n, id)
+	wantNoDeviceOverSocket(t, n, id)
 	var done struct{ UnregisterDevice struct{ Changed bool } }
 	if n.Must("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, &done); done.UnregisterDevice.Changed {
 		t.Error("bob removes ann's device by its endpoint")
 	}
-	thief := phone{push.Stranger(ann.Browser), n}
+	thief := phone{push.AddStranger(ann.Browser), n}
 	if taken, changed := thief.register("bob"); !changed || taken == id {
 		t.Errorf("%s, %v", taken, changed)
 	}
@@ -149,7 +149,7 @@ func tryAsStrangers(t *testing.T, n *world.Node, push *devicestest.Service, ann 
 		t.Errorf("ann has %v, bob %v", own, devicesOf(n, "bob"))
 	}
 	private := phone{devicestest.NewBrowser("https://10.0.0.1/metadata"), n}
-	if code := n.Ask("bob", register, private.variables()).ErrorCode(); code != "INVALID" {
+	if code := n.Ask("bob", registerMutation, private.variables()).ErrorCode(); code != "INVALID" {
 		t.Errorf("a private address: %s", code)
 	}
 	for _, as := range []string{"ann", "host:ingest"} {
@@ -159,8 +159,8 @@ func tryAsStrangers(t *testing.T, n *world.Node, push *devicestest.Service, ann 
 	}
 }
 
-// strangerOnASocket checks that bob, over his socket, does not get ann's device by its ID.
-func strangerOnASocket(t *testing.T, n *world.Node, id string) {
+// wantNoDeviceOverSocket checks that bob, over his socket, does not get ann's device by its ID.
+func wantNoDeviceOverSocket(t *testing.T, n *world.Node, id string) {
 	t.Helper()
 	conn := n.Dial(t)
 	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:bob"}}`)
@@ -218,7 +218,7 @@ func TestWithoutAKeyDevicesAreOff(t *testing.T) {
 	if n.Must("ann", `{viewer{pushKey devices{id}}}`, nil, &data); data.Viewer.PushKey != nil {
 		t.Error("there is a key")
 	}
-	got := n.Ask("ann", register, phone{devicestest.NewBrowser("https://push.example/1"), n}.variables())
+	got := n.Ask("ann", registerMutation, phone{devicestest.NewBrowser("https://push.example/1"), n}.variables())
 	if got.ErrorCode() != "CONFLICT" || got.Errors[0].Extensions.Reason != "OFF" {
 		t.Errorf("%+v", got.Errors)
 	}

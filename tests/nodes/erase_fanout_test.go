@@ -15,16 +15,16 @@ import (
 func TestErasureEndsFanouts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
-		n.Fanout.Chunk = 2
-		l := newLives(n, 1, 5)
+		n.Fanout.ChunkSize = 2
+		l := newActingPeople(n, 1, 5)
 		for _, person := range l.people[:5] {
 			n.Follow(person, leaver)
 		}
 		n.Settle()
 		n.Publish(leaver, "a post")
 		n.Work(n.Workers[0]) // splits the fan-out
-		n.Tail()
-		if posts := n.Memory.InFlight.List(); len(posts) != 1 {
+		n.TailChangelog()
+		if posts := n.Caches.InFlight.List(); len(posts) != 1 {
 			t.Fatalf("in flight before: %v", posts)
 		}
 		eraseLeaver(n)
@@ -36,10 +36,10 @@ func TestErasureEndsFanouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Settle()
-		if posts := n.Memory.InFlight.List(); len(posts) != 0 {
+		if posts := n.Caches.InFlight.List(); len(posts) != 0 {
 			t.Errorf("in flight: %v", posts)
 		}
-		for _, found := range remains(n, nil) {
+		for _, found := range findRemains(n, nil) {
 			t.Errorf("left: %s", found)
 		}
 	})

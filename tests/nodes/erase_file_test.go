@@ -34,9 +34,9 @@ func countInFiles(n *world.Node, url string) map[string]int {
 	return found
 }
 
-// longLife adds long texts of the leaver and of others to each table that has texts, changes them, and deletes some, as people do
+// addLongTexts adds long texts of the leaver and of others to each table that has texts, changes them, and deletes some, as people do
 // over years. So pages of the file are split, freed and used again.
-func longLife(l *lives) {
+func addLongTexts(l *actingPeople) {
 	n := l.n
 	n.TB.Helper()
 	long := func(person string, i int) string {
@@ -86,9 +86,9 @@ func longLife(l *lives) {
 func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 	server, url := redistest.NewServer(t), sqltest.SQLite(t)
 	n := world.StartNode(t, world.NodeOptions{Database: url, Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
-	l := wholeLife(n, 1)
-	longLife(l)
-	plant(n)
+	l := doEverything(n, 1)
+	addLongTexts(l)
+	insertExtraRows(n)
 	others := rowsOf(n, `SELECT id, body FROM posts WHERE author = (SELECT number FROM users WHERE key = 'ann') ORDER BY id`)
 	if before := countInFiles(n, url); before["tidings.db-wal"] < 1000 || before["tidings.db"]+before["tidings.db-wal"] < 5000 || len(others) < 40 {
 		t.Fatalf("the leaver is in the files %v times, beside %d posts of ann: the test proves little", before, len(others))
@@ -107,7 +107,7 @@ func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 	if after := rowsOf(n, `SELECT id, body FROM posts WHERE author = (SELECT number FROM users WHERE key = 'ann') ORDER BY id`); strings.Join(after, "\n") != strings.Join(others, "\n") {
 		t.Errorf("ann has %d posts, before %d", len(after), len(others))
 	}
-	l.agree()
+	l.wantAgreement()
 }
 
 // rowsOf runs a statement and returns its rows as texts.

@@ -15,14 +15,14 @@ import (
 	"tidings/tests/world"
 )
 
-// beforeThird is a database in which something happens before its third write.
-type beforeThird struct {
+// hookedDB is a database in which something happens before its third write.
+type hookedDB struct {
 	*sql.DB
 	writes  int
 	happens func()
 }
 
-func (b *beforeThird) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (b *hookedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.writes++; b.writes == 3 {
 		b.happens()
 	}
@@ -46,7 +46,7 @@ func fourLines(format string) (lines string) {
 
 // importBeside imports lines beside the node, one in a batch.
 func importBeside(n *world.Node, what string, happens func()) error {
-	db, ids := &beforeThird{DB: n.Store, happens: happens}, services.NewIDClock(n.Clock, 77)
+	db, ids := &hookedDB{DB: n.Store, happens: happens}, services.NewIDClock(n.Clock, 77)
 	opts := importer.Options{File: "-", Input: strings.NewReader(importedLines[what]), Batch: 1, Quiet: true, Clock: n.Clock}
 	var err error
 	switch what {
@@ -70,12 +70,12 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 			t.Run(engine+"/"+what, func(t *testing.T) {
 				server := redistest.NewServer(t)
 				n := world.StartNode(t, world.NodeOptions{Database: url(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
-				newLives(n, 1, 2)
+				newActingPeople(n, 1, 2)
 				if err := importBeside(n, what, func() { eraseLeaver(n) }); services.CodeOf(err) != services.Conflict {
 					t.Errorf("during the erasure: %v", err)
 				}
 				n.Settle()
-				for _, found := range remains(n, server) {
+				for _, found := range findRemains(n, server) {
 					t.Errorf("left: %s", found)
 				}
 				var former services.UserID
@@ -93,7 +93,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				}
 				eraseLeaver(n)
 				n.Settle()
-				found := remains(n, server)
+				found := findRemains(n, server)
 				// remains looks for the ID of the first user alone, so the tables have to be empty. A deleted post keeps its row, without an author.
 				for _, table := range []string{"follows", "posts WHERE author > 0", "shows", "hosts", "refs"} {
 					rows, err := n.Store.Lines(t.Context(), "SELECT * FROM "+table)

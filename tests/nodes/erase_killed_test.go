@@ -18,29 +18,29 @@ import (
 	"tidings/tests/world"
 )
 
-// mortal is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
-type mortal struct {
+// dyingContext is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
+type dyingContext struct {
 	context.Context
 	end        context.CancelFunc // ends the context
 	checksLeft atomic.Int64       // checks until the end
 }
 
-// look counts a check, and ends the context if none is left.
-func (m *mortal) look() {
+// countCheck counts a check, and ends the context if none is left.
+func (m *dyingContext) countCheck() {
 	if m.checksLeft.Add(-1) < 0 {
 		m.end()
 	}
 }
 
 // Done counts as a check, and returns the channel that closes at the context's end.
-func (m *mortal) Done() <-chan struct{} {
-	m.look()
+func (m *dyingContext) Done() <-chan struct{} {
+	m.countCheck()
 	return m.Context.Done()
 }
 
 // Err counts as a check, and returns an error once the context has ended.
-func (m *mortal) Err() error {
-	m.look()
+func (m *dyingContext) Err() error {
+	m.countCheck()
 	return m.Context.Err()
 }
 
@@ -55,7 +55,7 @@ func runDying(n *world.Node, looks int) bool {
 	if len(claimed) == 0 {
 		return false
 	}
-	ctx := &mortal{}
+	ctx := &dyingContext{}
 	ctx.Context, ctx.end = context.WithCancel(n.TB.Context())
 	ctx.checksLeft.Store(int64(looks))
 	_ = n.Jobs.RunJobs(ctx, claimed) // ends early with an error
@@ -69,7 +69,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 	ended := func(killed bool) string {
 		server := redistest.NewServer(t)
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
-		l := wholeLife(n, 3)
+		l := doEverything(n, 3)
 		n.Settle()
 		erasure := eraseLeaver(n)
 		deaths, rng := 0, rand.New(rand.NewPCG(1, 2))
@@ -82,10 +82,10 @@ func TestErasureSurvivesKills(t *testing.T) {
 			}
 		}
 		n.Settle()
-		for _, found := range remains(n, server) {
+		for _, found := range findRemains(n, server) {
 			t.Errorf("left: %s", found)
 		}
-		l.agree()
+		l.wantAgreement()
 		shown := erasureNow(n, erasure.Name)
 		if killed && deaths < 20 {
 			t.Errorf("the worker died %d times only", deaths)

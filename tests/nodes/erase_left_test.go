@@ -13,8 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// notOfPeople are the tables without data of a person, with the reason.
-var notOfPeople = map[string]string{
+// tablesWithoutPeople are the tables without data of a person, with the reason.
+var tablesWithoutPeople = map[string]string{
 	"announcements": "everybody's", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
 	"log_heads": "the program's", "activity_thresholds": "the program's", "stream_head": "the program's", "nodes": "the program's",
@@ -23,8 +23,8 @@ var notOfPeople = map[string]string{
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
-// extraRows insert rows that no act of this test makes.
-var extraRows = []string{
+// extraInserts insert rows that no act of this test makes.
+var extraInserts = []string{
 	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
 	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('h', 31234567, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`,
 	`INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at) VALUES (900001, 'follow', '31234567/2', '', 5, 'no', 1, 1), (900002, 'actor', '2/31234567', '', 5, 'no', 1, 1)`,
@@ -37,11 +37,11 @@ var extraRows = []string{
 	`INSERT INTO view_readers (user_number, ver) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
 }
 
-// plant inserts extraRows, which are rows of the leaver.
-func plant(n *world.Node) {
+// insertExtraRows runs extraInserts, which insert rows of the leaver.
+func insertExtraRows(n *world.Node) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		for _, text := range extraRows {
+		for _, text := range extraInserts {
 			if _, err := tx.Lines(n.TB.Context(), text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
@@ -53,9 +53,9 @@ func plant(n *world.Node) {
 	}
 }
 
-// wholeLife lets everybody do everything, so that every table has something of the leaver.
-func wholeLife(n *world.Node, seed uint64) *lives {
-	l := newLives(n, seed, 3)
+// doEverything lets everybody do everything, so that every table has something of the leaver.
+func doEverything(n *world.Node, seed uint64) *actingPeople {
+	l := newActingPeople(n, seed, 3)
 	for range 3 {
 		for i := range len(lifeActs) + len(hostActs) {
 			if i != blockAct {
@@ -103,25 +103,25 @@ func TestErasureLeavesNothing(t *testing.T) {
 		t.Run(engine.name, func(t *testing.T) {
 			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
-			l := wholeLife(n, 1)
-			plant(n)
-			before := remains(n, server)
+			l := doEverything(n, 1)
+			insertExtraRows(n)
+			before := findRemains(n, server)
 			for _, table := range tablesOf(n) {
 				has := slices.ContainsFunc(before, func(found string) bool { return strings.HasPrefix(found, table+": ") })
-				if notOfPeople[table] == "" && !has && table != "erasures" && table != "stream_due" && table != "stream_changes" {
-					t.Errorf("the leaver has nothing in %s: add an act, or a reason to notOfPeople", table)
+				if tablesWithoutPeople[table] == "" && !has && table != "erasures" && table != "stream_due" && table != "stream_changes" {
+					t.Errorf("the leaver has nothing in %s: add an act, or a reason to tablesWithoutPeople", table)
 				}
 			}
 			erasure := eraseLeaver(n)
-			absentAtOnce(n, erasure, l)
+			wantAbsentAtOnce(n, erasure, l)
 			n.Settle()
 			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" || len(shown.Removed) < 12 {
 				t.Errorf("%+v", shown)
 			}
-			for _, found := range remains(n, server) {
+			for _, found := range findRemains(n, server) {
 				t.Errorf("left: %s", found)
 			}
-			l.agree()
+			l.wantAgreement()
 			n.Badges(leaver) // the key is free
 			if number := n.IDsOf(leaver)[0]; number <= leaverID {
 				t.Errorf("who comes back has the number %d", number)
@@ -152,8 +152,8 @@ func erasureNow(n *world.Node, name string) erasureAnswer {
 	return data.Admin.Erasure
 }
 
-// absentAtOnce fails unless nobody can read anything of the leaver and the leaver's key is refused, before any job has run.
-func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
+// wantAbsentAtOnce fails unless nobody can read anything of the leaver and the leaver's key is refused, before any job has run.
+func wantAbsentAtOnce(n *world.Node, erasure erasureAnswer, l *actingPeople) {
 	n.TB.Helper()
 	if again := eraseLeaver(n); again.Name != erasure.Name || erasure.State != "PENDING" || again.State != "PENDING" {
 		n.TB.Errorf("the erasure is %+v, then %+v", erasure, again)
@@ -171,7 +171,7 @@ func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 		}
 	}
 	for _, person := range l.people[:len(l.people)-1] {
-		for name, list := range screens {
+		for name, list := range listQueries {
 			answer := n.Ask(person, "{viewer{"+list+"}}", nil)
 			text := string(answer.Data)
 			if len(answer.Errors) > 0 || strings.Contains(text, secret) || strings.Contains(text, leaver) || strings.Contains(text, `"key":""`) {
@@ -181,8 +181,8 @@ func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 	}
 }
 
-// screens are the lists that people look at, except conversations: the messages of an erased user are recalled later, one by one.
-var screens = map[string]string{
+// listQueries select the lists that people look at, except conversations: the messages of an erased user are recalled later, one by one.
+var listQueries = map[string]string{
 	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
 	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,
 	"the board":           `liveBoard(first:50){nodes{title host{key}}}`,
@@ -201,34 +201,34 @@ func TestErasureInRandomHistories(t *testing.T) {
 			t.Parallel()
 			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
-			l := newLives(n, seed, 4)
-			for l.live(20 + l.rng.IntN(60)); l.rng.IntN(2) == 0; l.live(20) {
+			l := newActingPeople(n, seed, 4)
+			for l.actAtRandom(20 + l.rng.IntN(60)); l.rng.IntN(2) == 0; l.actAtRandom(20) {
 				n.Settle()
 			}
 			erasure := eraseLeaver(n)
 			l.people = l.people[:len(l.people)-1]
 			for range l.rng.IntN(6) {
 				n.Work(n.Workers[l.rng.IntN(len(n.Workers))])
-				l.live(3)
+				l.actAtRandom(3)
 			}
 			n.Settle()
 			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
 				t.Errorf("%+v", shown)
 			}
-			for _, found := range remains(n, server) {
+			for _, found := range findRemains(n, server) {
 				t.Errorf("left: %s", found)
 			}
-			l.agree()
+			l.wantAgreement()
 		})
 	}
 }
 
 // A user can clear their notifications up to the newest position in their badges, even if an erased user caused the notification
 // at that position.
-func TestNewestOfAnErasedActorClears(t *testing.T) {
+func TestAPositionOfAnErasedActorClears(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	like := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`
-	n.People("ann", "bob", leaver)
+	n.CreateUsers("ann", "bob", leaver)
 	n.Badges("ann")
 	post := n.Publish("ann", "a post")
 	n.Must("bob", like, map[string]any{"p": post}, nil)

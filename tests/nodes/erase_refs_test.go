@@ -45,7 +45,7 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
 		t.Run(engine.name, func(t *testing.T) {
 			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: redistest.Redis(t), Manual: true})
-			n.People("ann", "bob", "cyd", leaver)
+			n.CreateUsers("ann", "bob", "cyd", leaver)
 			const pair, group = `"user:` + leaver + `"`, `"user:bob","user:` + leaver + `"`
 			direct := talk(n, "DIRECT", "talk/1", pair, `,url:"https://example.com/1",data:{a:1}`)
 			bare := talk(n, "DIRECT", "talk/1", pair, "")
@@ -93,7 +93,7 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 // If an erasure frees the ref of a label that has nothing else, the row is deleted too.
 func TestErasureLeavesNoEmptyLabel(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
-	n.People("ann", leaver)
+	n.CreateUsers("ann", leaver)
 	talk(n, "DIRECT", "talk/1", `"user:`+leaver+`"`, "")
 	eraseLeaver(n)
 	n.Settle()

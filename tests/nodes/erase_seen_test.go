@@ -12,7 +12,7 @@ import (
 func TestErasureLeavesNoMarkInFeeds(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
-		newLives(n, 1, 2)
+		newActingPeople(n, 1, 2)
 		n.Must(leaver, `mutation{hideFrom(input:{userId:"user:bob"}){__typename}}`, nil, nil)
 		post := n.Publish(leaver, "a post")
 		mark := fmt.Sprintf(`mutation{markHomeFeedSeen(input:{upTo:%q}){__typename}}`, post)

@@ -20,8 +20,8 @@ const (
 	leaverID = 31234567      // the leaver's ID
 )
 
-// lives are people who do, at random, most of what the API allows.
-type lives struct {
+// actingPeople are people who do, at random, most of what the API allows.
+type actingPeople struct {
 	n                             *world.Node
 	rng                           *rand.Rand
 	people                        []string
@@ -29,10 +29,10 @@ type lives struct {
 	textsMade                     int      // also the number in the newest text
 }
 
-// newLives makes people. One of them, the leaver, has an ID that is easy to find in every table.
-func newLives(n *world.Node, seed uint64, count int) *lives {
-	l := &lives{n: n, rng: rand.New(rand.NewPCG(seed, 7)), people: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
-	n.People(l.people...)
+// newActingPeople makes people. One of them, the leaver, has an ID that is easy to find in every table.
+func newActingPeople(n *world.Node, seed uint64, count int) *actingPeople {
+	l := &actingPeople{n: n, rng: rand.New(rand.NewPCG(seed, 7)), people: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
+	n.CreateUsers(l.people...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
 		return err
@@ -40,7 +40,7 @@ func newLives(n *world.Node, seed uint64, count int) *lives {
 	if err != nil {
 		n.TB.Fatal(err)
 	}
-	n.People(leaver)
+	n.CreateUsers(leaver)
 	l.people = append(l.people, leaver)
 	for _, person := range l.people {
 		n.Badges(person)
@@ -48,8 +48,8 @@ func newLives(n *world.Node, seed uint64, count int) *lives {
 	return l
 }
 
-// one draws one of some texts; "" if there is none.
-func (l *lives) one(of []string) string {
+// draw draws one of some texts; "" if there is none.
+func (l *actingPeople) draw(of []string) string {
 	if len(of) == 0 {
 		return ""
 	}
@@ -57,7 +57,7 @@ func (l *lives) one(of []string) string {
 }
 
 // text makes a text of a person. The leaver's texts contain secret.
-func (l *lives) text(person string) string {
+func (l *actingPeople) text(person string) string {
 	l.textsMade++
 	if person == leaver {
 		return fmt.Sprintf("%s %d", secret, l.textsMade)
@@ -71,7 +71,7 @@ var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"
 var malformed = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)
 
 // ask does one act, which may be refused, and notes the IDs of the objects that it made.
-func (l *lives) ask(as, query string) {
+func (l *actingPeople) ask(as, query string) {
 	token := as
 	if strings.Contains(query, "ref:") || strings.Contains(query, "data:") {
 		token += ":ingest,viewer"
@@ -93,110 +93,112 @@ func (l *lives) ask(as, query string) {
 }
 
 // lifeActs are the acts that a person a does at random. They may concern another person b.
-var lifeActs = []func(l *lives, a, b string) string{
-	func(l *lives, a, b string) string {
+var lifeActs = []func(l *actingPeople, a, b string) string{
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`unfollow(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`mute(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`mute(input:{userId:"user:%s",until:%q}){__typename}`, b, l.n.Clock.Now().Add(9*time.Hour).Format(time.RFC3339))
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`hideFrom(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`block(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`unblock(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		text := l.text(a)
 		return fmt.Sprintf(`publishPost(input:{body:%q,ref:%q,url:"https://example.com/%s",data:{v:%q},idempotencyKey:"k%d"}){post{id}}`, text, text, strings.ReplaceAll(text, " ", "/"), text, l.textsMade)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`publishPost(input:{body:%q}){post{id}}`, l.text(a))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q,mentions:["user:%s"]}){post{id}}`, l.text(a), l.one(l.posts), b)
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q,mentions:["user:%s"]}){post{id}}`, l.text(a), l.draw(l.posts), b)
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q}){post{id}}`, l.text(a), l.one(l.posts))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q}){post{id}}`, l.text(a), l.draw(l.posts))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`editPost(input:{postId:%q,body:%q}){post{id}}`, l.one(l.posts), l.text(a))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`editPost(input:{postId:%q,body:%q}){post{id}}`, l.draw(l.posts), l.text(a))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`deletePost(input:{postId:%q}){__typename}`, l.one(l.posts))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`deletePost(input:{postId:%q}){__typename}`, l.draw(l.posts))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`likePost(input:{postId:%q,idempotencyKey:"l%d"}){post{id}}`, l.one(l.posts), l.rng.IntN(1e9))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`likePost(input:{postId:%q,idempotencyKey:"l%d"}){post{id}}`, l.draw(l.posts), l.rng.IntN(1e9))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`likePost(input:{postId:%q}){post{id}}`, l.one(l.posts))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`likePost(input:{postId:%q}){post{id}}`, l.draw(l.posts))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`unlikePost(input:{postId:%q}){post{id}}`, l.one(l.posts))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`unlikePost(input:{postId:%q}){post{id}}`, l.draw(l.posts))
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`scheduleShow(input:{title:%q,plannedAt:%q,ref:%q}){show{id}}`, l.text(a), l.n.Clock.Now().Add(time.Hour).Format(time.RFC3339), l.text(a))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`startShow(input:{showId:%q}){show{id}}`, l.one(l.shows))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`startShow(input:{showId:%q}){show{id}}`, l.draw(l.shows))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`endShow(input:{showId:%q,replayUrl:"https://example.com/%s"}){show{id}}`, l.one(l.shows), a)
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`endShow(input:{showId:%q,replayUrl:"https://example.com/%s"}){show{id}}`, l.draw(l.shows), a)
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`remindMe(input:{showId:%q}){show{id}}`, l.one(l.shows))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`remindMe(input:{showId:%q}){show{id}}`, l.draw(l.shows))
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`createConversation(input:{kind:DIRECT,memberIds:["user:%s"]}){conversation{id}}`, b)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`createConversation(input:{kind:GROUP,title:%q,memberIds:["user:%s","user:ann"],ref:%q}){conversation{id}}`, l.text(a), b, l.text(a))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q,mentionIds:["user:%s"],data:{v:%q}}){message{id}}`, l.one(l.talks), l.text(a), b, l.text(a))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q,mentionIds:["user:%s"],data:{v:%q}}){message{id}}`, l.draw(l.talks), l.text(a), b, l.text(a))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q}){message{id}}`, l.one(l.talks), l.text(a))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q}){message{id}}`, l.draw(l.talks), l.text(a))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.one(l.messages))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.draw(l.messages))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`quitConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`quitConversation(input:{conversationId:%q}){__typename}`, l.draw(l.talks))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`muteConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`muteConversation(input:{conversationId:%q}){__typename}`, l.draw(l.talks))
 	},
-	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`enterConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
+	func(l *actingPeople, a, b string) string {
+		return fmt.Sprintf(`enterConversation(input:{conversationId:%q}){__typename}`, l.draw(l.talks))
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return `markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){__typename}`
 	},
-	func(l *lives, a, b string) string { return `markAllRead(input:{}){__typename}` },
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string { return `markAllRead(input:{}){__typename}` },
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`setProfile(input:{name:%q,avatarUrl:"https://example.com/%s.png"}){__typename}`, l.text(a), a)
 	},
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`touchView(input:{code:"v-%s",key:"1"}){__typename}`, a)
 	},
-	func(l *lives, a, b string) string { return `clearDot(input:{name:"shop"}){__typename}` },
-	func(l *lives, a, b string) string {
+	func(l *actingPeople, a, b string) string { return `clearDot(input:{name:"shop"}){__typename}` },
+	func(l *actingPeople, a, b string) string {
 		return fmt.Sprintf(`setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:%v}]}){__typename}`, l.textsMade%2 == 0)
 	},
-	func(l *lives, a, b string) string { return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}` },
+	func(l *actingPeople, a, b string) string {
+		return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}`
+	},
 }
 
 // blockAct is the index in lifeActs of the act that blocks a person.
@@ -210,8 +212,8 @@ var hostActs = []string{
 }
 
 // act does one act of a person. i is an index in the list of lifeActs followed by hostActs.
-func (l *lives) act(i int, a string) {
-	b := l.one(slices.DeleteFunc(slices.Clone(l.people), func(person string) bool { return person == a }))
+func (l *actingPeople) act(i int, a string) {
+	b := l.draw(slices.DeleteFunc(slices.Clone(l.people), func(person string) bool { return person == a }))
 	if i < len(lifeActs) {
 		l.ask(a, "mutation{"+lifeActs[i](l, a, b)+"}")
 		return
@@ -219,10 +221,10 @@ func (l *lives) act(i int, a string) {
 	l.ask("host:ingest", "mutation{"+strings.ReplaceAll(hostActs[i-len(lifeActs)], "%[1]s", a)+"}")
 }
 
-// live does random acts of everybody, about half of them by the last person, who is the leaver until the erasure.
-func (l *lives) live(count int) {
+// actAtRandom does random acts of everybody, about half of them by the last person, who is the leaver until the erasure.
+func (l *actingPeople) actAtRandom(count int) {
 	for range count {
-		person := l.one(l.people)
+		person := l.draw(l.people)
 		if l.rng.IntN(3) == 0 {
 			person = l.people[len(l.people)-1]
 		}
@@ -253,8 +255,8 @@ func eraseLeaver(n *world.Node) erasureAnswer {
 	return data.EraseUser.Erasure
 }
 
-// remains returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
-func remains(n *world.Node, server *redistest.Server) (found []string) {
+// findRemains returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
+func findRemains(n *world.Node, server *redistest.Server) (found []string) {
 	n.TB.Helper()
 	names := []string{leaver, secret, fmt.Sprint(leaverID)}
 	look := func(where, text string) {
@@ -313,14 +315,14 @@ func lookInRedis(n *world.Node, server *redistest.Server, look func(where, text 
 }
 
 // total returns the total that a person sees, as JSON.
-func (l *lives) total(person string) string {
+func (l *actingPeople) total(person string) string {
 	l.n.TB.Helper()
 	return string(l.n.Ask(person, `{viewer{badges{total{value precision}}}}`, nil).Data)
 }
 
-// agree fails unless three things hold: everybody's badges equal a fresh count, as in an audit; the like counts of posts equal the
+// wantAgreement fails unless three things hold: everybody's badges equal a fresh count, as in an audit; the like counts of posts equal the
 // likes; and no feed lists a post without an ID.
-func (l *lives) agree() {
+func (l *actingPeople) wantAgreement() {
 	l.n.TB.Helper()
 	wrong, err := l.n.Store.Lines(l.n.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
 	if err != nil || len(wrong) > 0 {
@@ -344,7 +346,7 @@ func (l *lives) agree() {
 		if after := l.total(person); after != before {
 			l.n.TB.Errorf("%s had %s, and %s after a recount", person, before, after)
 		}
-		if feed := l.n.Walk(person, 20); slices.Contains(feed, "") {
+		if feed := l.n.ReadWholeFeed(person, 20); slices.Contains(feed, "") {
 			l.n.TB.Errorf("the feed of %s is %q", person, feed)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // what they write of the name is removed too.
 func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
-	n.People("ann", leaver)
+	n.CreateUsers("ann", leaver)
 	n.Badges(leaver)
 	erasure := eraseLeaver(n)
 	at := func() string {
@@ -44,14 +44,14 @@ func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	if code := refused.Ingest.Results[0].Error.Code; code != "CONFLICT" {
 		t.Fatalf("the follow is answered %q", code)
 	}
-	if found := remains(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
+	if found := findRemains(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
 		t.Fatalf("before the end: %q", found)
 	}
 	n.Settle()
 	if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
 		t.Errorf("%+v", shown)
 	}
-	for _, found := range remains(n, nil) {
+	for _, found := range findRemains(n, nil) {
 		t.Errorf("left: %s", found)
 	}
 	n.Must("host:ingest", follow, nil, &refused)

@@ -12,7 +12,7 @@ import (
 func TestErasureLeavesNoWithdrawnNotification(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
-		l := newLives(n, 1, 2)
+		l := newActingPeople(n, 1, 2)
 		n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:true}){created}}`, nil, nil)
 		n.Must("host:ingest", `mutation{
 			notify(input:{category:"orders",title:"`+secret+` title",body:"`+secret+` body",groupKey:"`+secret+`",
@@ -20,9 +20,9 @@ func TestErasureLeavesNoWithdrawnNotification(t *testing.T) {
 			withdrawNotification(input:{hostNotificationId:"hostNotification:ref:o1"}){changed}}`, nil, nil)
 		eraseLeaver(n)
 		n.Settle()
-		for _, found := range remains(n, nil) {
+		for _, found := range findRemains(n, nil) {
 			t.Errorf("left: %s", found)
 		}
-		l.agree()
+		l.wantAgreement()
 	})
 }

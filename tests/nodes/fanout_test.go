@@ -103,7 +103,7 @@ func TestActivityThresholdsAreSetAtRuntime(t *testing.T) {
 		t.Errorf("as configured: %+v", got)
 	}
 	p.A.Must("root:admin", set, map[string]any{"i": 48, "d": 72}, nil)
-	world.Eventually(t, world.Soon, "the other node goes by the thresholds", func() bool { return held(p.B) == hours{48, 72} && held(p.A) == hours{48, 72} })
+	world.Eventually(t, world.ArrivalTimeout, "the other node goes by the thresholds", func() bool { return held(p.B) == hours{48, 72} && held(p.A) == hours{48, 72} })
 	for _, refused := range []struct {
 		as         string
 		idle, dorm int

@@ -27,8 +27,8 @@ func (f *followModes) set(mode string) (changed bool) {
 	return data.SetFollowMode.Changed
 }
 
-// shows waits until both nodes count this many posts and shows, and checks that the nodes explain and push the same numbers.
-func (f *followModes) shows(what string, posts, shows int) {
+// waitCounts waits until both nodes count this many posts and shows, and checks that the nodes explain and push the same numbers.
+func (f *followModes) waitCounts(what string, posts, shows int) {
 	f.t.Helper()
 	for i, n := range f.nodes {
 		world.Eventually(f.t, 30*time.Second, fmt.Sprintf("%s on node %d", what, i), func() bool {
@@ -53,7 +53,7 @@ func (f *followModes) shows(what string, posts, shows int) {
 		}
 	}
 	world.Eventually(f.t, 30*time.Second, what+" on the socket", func() bool {
-		last, err := f.watch.Shown()
+		last, err := f.watch.ShownBadges()
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -61,8 +61,8 @@ func (f *followModes) shows(what string, posts, shows int) {
 	})
 }
 
-// listed returns the number of posts and shows in the lists, whether they count or not.
-func (f *followModes) listed() (posts, shows int) {
+// countListed returns the number of posts and shows in the lists, whether they count or not.
+func (f *followModes) countListed() (posts, shows int) {
 	f.t.Helper()
 	var data struct {
 		Viewer struct {
@@ -84,7 +84,7 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 				f.nodes[i] = world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL()})
 			}
 			first := f.nodes[0]
-			first.People("reader", "author")
+			first.CreateUsers("reader", "author")
 			first.Must("boss:admin", `mutation{pinAuthorMode(input:{userId:"user:author",mode:`+author+`}){author{mode}}}`, nil, nil)
 			first.Must("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil, nil)
 			f.watch = world.OpenWatch(t, f.nodes[1].URL, "reader")
@@ -98,27 +98,27 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 			}
 			first.Publish("author", "one")
 			live()
-			f.shows("at first", 1, 1)
+			f.waitCounts("at first", 1, 1)
 			if !f.set("LIVE_ONLY") || f.set("LIVE_ONLY") {
 				t.Error("the mode changes once")
 			}
-			f.shows("only shows", 0, 1)
+			f.waitCounts("only shows", 0, 1)
 			first.Publish("author", "two")
 			live()
-			f.shows("a post and a show later", 0, 2)
+			f.waitCounts("a post and a show later", 0, 2)
 			f.set("NONE")
-			f.shows("nothing", 0, 0)
+			f.waitCounts("nothing", 0, 0)
 			server.Flush()
-			f.shows("nothing after a loss", 0, 0)
+			f.waitCounts("nothing after a loss", 0, 0)
 			first.Publish("author", "three")
-			world.Eventually(t, 30*time.Second, "all is listed", func() bool { posts, shows := f.listed(); return posts == 3 && shows == 2 })
-			f.shows("nothing of a third post", 0, 0)
+			world.Eventually(t, 30*time.Second, "all is listed", func() bool { posts, shows := f.countListed(); return posts == 3 && shows == 2 })
+			f.waitCounts("nothing of a third post", 0, 0)
 			f.set("ALL")
-			f.shows("everything unseen again", 3, 2)
+			f.waitCounts("everything unseen again", 3, 2)
 			f.set("NONE")
 			first.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){changed} follow(input:{userId:"user:author"}){changed user{viewerFollowMode}}}`, nil, nil)
 			first.Publish("author", "four")
-			f.shows("a new follow, which forgot the mode", 1, 0)
+			f.waitCounts("a new follow, which forgot the mode", 1, 0)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 // A mode needs a follow, and belongs to the user who set it.
 func TestFollowModesOfStrangers(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
-	n.People("reader", "author", "stranger")
+	n.CreateUsers("reader", "author", "stranger")
 	for who, code := range map[string]string{"author": "CONFLICT", "nobody": "NOT_FOUND", "reader": "CONFLICT"} {
 		if got := n.Ask("reader", fmt.Sprintf(`mutation{setFollowMode(input:{userId:"user:%s",mode:NONE}){changed}}`, who), nil); got.ErrorCode() != code {
 			t.Errorf("a mode for %s: code %q, want %q", who, got.ErrorCode(), code)
@@ -152,7 +152,7 @@ func TestFollowModesOfStrangers(t *testing.T) {
 // for an event, and for repetitions. The mode from before the block is gone.
 func TestFollowModesTellNothingOfBlocks(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
-	n.People("reader", "blocker", "stranger")
+	n.CreateUsers("reader", "blocker", "stranger")
 	n.Must("reader", `mutation{follow(input:{userId:"user:blocker"}){changed} setFollowMode(input:{userId:"user:blocker",mode:LIVE_ONLY}){changed}}`, nil, nil)
 	n.Must("blocker", `mutation{block(input:{userId:"user:reader"}){changed}}`, nil, nil)
 	answers := map[string]func(whom, mode string) world.Answer{

@@ -14,9 +14,9 @@ import (
 	"tidings/tests/world"
 )
 
-// carries checks that the reader's devices on both nodes show posts, a deletion, a mark and an unfollow that were made through here. It also
-// checks that the author's device shows a like.
-func carries(t *testing.T, here, there *world.Node) {
+// checkChangesReachBothNodes checks that the reader's devices on both nodes show posts, a deletion, a mark and an unfollow made through here. It
+// also checks that the author's device shows a like.
+func checkChangesReachBothNodes(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
 	device, his := world.OpenWatch(t, there.URL, reader), world.OpenWatch(t, here.URL, author)
@@ -24,8 +24,8 @@ func carries(t *testing.T, here, there *world.Node) {
 	shows := func(what string, feed int) {
 		t.Helper()
 		t.Log(what)
-		device.Shows(t, world.Soon, feed, 0)
-		second.Shows(t, world.Soon, feed, 0)
+		device.WaitCounts(t, world.ArrivalTimeout, feed, 0)
+		second.WaitCounts(t, world.ArrivalTimeout, feed, 0)
 	}
 	shows("nothing yet", 0)
 	here.Follow(reader, author)
@@ -37,7 +37,7 @@ func carries(t *testing.T, here, there *world.Node) {
 	last := here.Publish(author, "three")
 	shows("another", 2)
 	here.Must(reader, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": last}, nil)
-	his.Shows(t, world.Soon, 0, 1)
+	his.WaitCounts(t, world.ArrivalTimeout, 0, 1)
 	here.MarkFeedSeen(reader, last)
 	shows("a mark on another device", 0)
 	here.Publish(author, "four")
@@ -54,13 +54,13 @@ func TestNodesProjectForEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := world.StartPair(t, redis(t), nil)
-			carries(t, p.A, p.B)
-			carries(t, p.B, p.A)
+			checkChangesReachBothNodes(t, p.A, p.B)
+			checkChangesReachBothNodes(t, p.B, p.A)
 		})
 	}
 	t.Run("one node, embedded", func(t *testing.T) {
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Node = "a" }})
-		carries(t, n, n)
+		checkChangesReachBothNodes(t, n, n)
 	})
 }
 
@@ -70,18 +70,18 @@ func TestLostHintsHeal(t *testing.T) {
 	p := world.StartPair(t, server.URL(), nil)
 	p.A.Follow("reader", "author")
 	device := world.OpenWatch(t, p.B.URL, "reader")
-	device.Shows(t, world.Soon, 0, 0)
+	device.WaitCounts(t, world.ArrivalTimeout, 0, 0)
 	server.Do("ACL", "SETUSER", "default", "-publish")
 	for i := range 3 {
 		p.A.Publish("author", fmt.Sprint(i))
-		device.Shows(t, world.Soon, i+1, 0)
+		device.WaitCounts(t, world.ArrivalTimeout, i+1, 0)
 	}
 	if repairs := p.A.Hub.Stats().Repairs + p.B.Hub.Stats().Repairs; repairs == 0 {
 		t.Error("the sweep has repaired nothing: the hints arrived after all")
 	}
 	server.Do("ACL", "SETUSER", "default", "+publish")
 	p.A.Publish("author", "told again")
-	device.Shows(t, world.Soon, 4, 0)
+	device.WaitCounts(t, world.ArrivalTimeout, 4, 0)
 }
 
 // With the reconciliation off, hints alone notify the devices. After the connection for hints is cut, the reconnection alone must
@@ -91,14 +91,14 @@ func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
 	p.A.Follow("reader", "author")
 	device := world.OpenWatch(t, p.B.URL, "reader")
-	device.Shows(t, world.Soon, 0, 0)
+	device.WaitCounts(t, world.ArrivalTimeout, 0, 0)
 	// Nothing renews the lease without the reconciliation. Hints that reach the device show that its user is registered.
 	for i := range 10 {
 		if i%3 == 2 {
 			server.Do("CLIENT", "KILL", "TYPE", "pubsub")
 		}
 		p.A.Publish("author", fmt.Sprint(i))
-		device.Shows(t, world.Soon, i+1, 0)
+		device.WaitCounts(t, world.ArrivalTimeout, i+1, 0)
 	}
 }
 
@@ -130,13 +130,13 @@ func TestNodesShareJobs(t *testing.T) {
 	want := slices.Concat(ids...)
 	slices.Sort(want)
 	slices.Reverse(want)
-	world.Converge(t, world.Convergence, func() error {
+	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
 		for _, n := range nodes {
 			for reader := range readers {
 				if got := n.Badges(name("reader", reader)); got.HomeFeed.Value != authors*posts {
 					return fmt.Errorf("%s has %+v, want %d", name("reader", reader), got.HomeFeed, authors*posts)
 				}
-				if got := n.Walk(name("reader", reader), 100); !slices.Equal(got, want) {
+				if got := n.ReadWholeFeed(name("reader", reader), 100); !slices.Equal(got, want) {
 					return fmt.Errorf("%s lists %v, want %v", name("reader", reader), got, want)
 				}
 			}
@@ -148,7 +148,7 @@ func TestNodesShareJobs(t *testing.T) {
 		}
 		return nil
 	})
-	world.Converge(t, world.Convergence, func() error {
+	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
 		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.Store)
 		if err == nil && waiting+dead > 0 {
 			err = fmt.Errorf("%d jobs wait, %d are dead", waiting, dead)
@@ -159,7 +159,7 @@ func TestNodesShareJobs(t *testing.T) {
 
 // A change through one node removes the old state from the other node's cache: a deleted post, and a changed profile. This holds
 // also while Redis is down.
-func TestNodesForgetWhatChanged(t *testing.T) {
+func TestNodeCachesForgetOldState(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
 	for _, away := range []bool{false, true} {
@@ -198,11 +198,11 @@ func TestNodesForgetWhatChanged(t *testing.T) {
 			if _, name := seen(p.A, second); name != "New" {
 				t.Errorf("the node that set the profile shows %q", name)
 			}
-			world.Eventually(t, world.Soon, "the other node has forgotten the post", func() bool {
+			world.Eventually(t, world.ArrivalTimeout, "the other node has forgotten the post", func() bool {
 				found, _ := seen(p.B, first)
 				return !found
 			})
-			world.Eventually(t, world.Soon, "the other node shows the new name", func() bool {
+			world.Eventually(t, world.ArrivalTimeout, "the other node shows the new name", func() bool {
 				_, name := seen(p.B, second)
 				return name == "New"
 			})
@@ -215,14 +215,14 @@ func TestOtherNodeTakesOver(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), nil)
 	device := world.OpenWatch(t, p.B.URL, "reader")
 	p.A.Follow("reader", "author")
-	device.Shows(t, world.Soon, 0, 0)
+	device.WaitCounts(t, world.ArrivalTimeout, 0, 0)
 	for i := range 20 {
 		p.A.Publish("author", fmt.Sprint(i))
 	}
 	p.A.Stop()
-	device.Shows(t, world.Convergence, 20, 0)
+	device.WaitCounts(t, world.ConvergenceTimeout, 20, 0)
 	p.B.Publish("author", "by the other alone")
-	device.Shows(t, world.Soon, 21, 0)
+	device.WaitCounts(t, world.ArrivalTimeout, 21, 0)
 }
 
 // Even if the changelog is read only after hints, entries of one node reach the other's cache: shows that a job brings onto
@@ -242,8 +242,8 @@ func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 				device.Expect("live[] ended[] moved[] gone[] above:0")
 				show := here.Schedule(host, "one", here.Clock.Now().Add(time.Hour))
 				device.Expect("live[] ended[] moved[] gone[] above:1")
-				here.OnShow(host, "startShow", show)
-				device.Until("the start and its number", func(e world.BoardEvent) bool { return len(e.WentLive) == 1 && e.LiveBoard.Value == 1 })
+				here.MutateShow(host, "startShow", show)
+				device.WaitEvent("the start and its number", func(e world.BoardEvent) bool { return len(e.WentLive) == 1 && e.LiveBoard.Value == 1 })
 				post := here.Publish(host, "body")
 				body := func(n *world.Node) string {
 					var data struct{ Node struct{ Body string } }
@@ -254,7 +254,7 @@ func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 					t.Fatalf("the post is %q", got)
 				}
 				here.Must(host, `mutation($p:ID!){editPost(input:{postId:$p,body:"edited"}){post{id}}}`, map[string]any{"p": post}, nil)
-				world.Eventually(t, world.Convergence, "the other node shows the edited post", func() bool { return body(there) == "edited" })
+				world.Eventually(t, world.ConvergenceTimeout, "the other node shows the edited post", func() bool { return body(there) == "edited" })
 				unread := func() int {
 					var data struct{ Viewer struct{ Badges world.Badges } }
 					there.Must(reader, `{viewer{badges{announcements{value}}}}`, nil, &data)
@@ -262,7 +262,7 @@ func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 				}
 				before := unread()
 				here.Announce(map[string]any{"title": "news"})
-				world.Eventually(t, world.Convergence, "the other node counts the announcement", func() bool { return unread() == before+1 })
+				world.Eventually(t, world.ConvergenceTimeout, "the other node counts the announcement", func() bool { return unread() == before+1 })
 			}
 		})
 	}

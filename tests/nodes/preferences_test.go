@@ -12,8 +12,8 @@ import (
 // came while the category did not alert do not alert later.
 func TestPreferencesDecideWhatSounds(t *testing.T) {
 	n, push := startPushing(t)
-	phone{push.Browser("phone"), n}.register("ann")
-	phone{push.Browser("other"), n}.register("eve")
+	phone{push.Subscribe("phone"), n}.register("ann")
+	phone{push.Subscribe("other"), n}.register("eve")
 	shows := func(what, browser string, total int, part string) {
 		t.Helper()
 		world.Eventually(t, 30*time.Second, what, func() bool {

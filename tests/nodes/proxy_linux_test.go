@@ -60,12 +60,12 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 		go func() { _ = node.Serve(listener) }()
 	}
 	t.Cleanup(func() { _ = node.Close() })
-	text := c.file("deploy/compose/nginx.conf")
+	text := c.readFile("deploy/compose/nginx.conf")
 	const answers = "proxy_read_timeout 15s;"
 	if !strings.Contains(text, answers) || !strings.Contains(text, "proxy_read_timeout 60s;") {
 		t.Fatal("answers and streams have one read timeout")
 	}
-	c.proxy(strings.Replace(text, answers, "proxy_read_timeout 1s;", 1))
+	c.startProxy(strings.Replace(text, answers, "proxy_read_timeout 1s;", 1))
 
 	ask := func(accept, body string) *http.Response {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))

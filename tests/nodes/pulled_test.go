@@ -23,8 +23,8 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	feed.Expect(0, "")
 	first := p.A.Publish("star", "one")
 	feed.Expect(1, first, "star")
-	badges.Shows(t, world.Soon, 1, 0)
-	if got := p.B.Page("reader", 10, "", "").Ids(); !slices.Equal(got, []string{first}) {
+	badges.WaitCounts(t, world.ArrivalTimeout, 1, 0)
+	if got := p.B.ReadFeedPage("reader", 10, "", "").Ids(); !slices.Equal(got, []string{first}) {
 		t.Errorf("the page on the other node has %v", got)
 	}
 	second := p.A.Publish("friend", "two")
@@ -34,7 +34,7 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	feed.Expect(3, third, "star", "friend")
 	world.Eventually(t, 30*time.Second, "both nodes show the feed", func() bool {
 		for _, n := range []*world.Node{p.A, p.B} {
-			if !slices.Equal(n.Page("reader", 10, "", "").Ids(), []string{third, second, first}) || n.Badges("reader").HomeFeed.Value != 3 {
+			if !slices.Equal(n.ReadFeedPage("reader", 10, "", "").Ids(), []string{third, second, first}) || n.Badges("reader").HomeFeed.Value != 3 {
 				return false
 			}
 		}

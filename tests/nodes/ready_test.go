@@ -35,7 +35,7 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	if status, text := answer(); status != http.StatusServiceUnavailable || !strings.Contains(text, "shows") {
 		t.Errorf("before its shows were read: %d %q", status, text)
 	}
-	if _, err := n.Memory.Log.RunOnce(t.Context()); err != nil {
+	if _, err := n.Caches.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status, text := answer(); status != http.StatusOK {
@@ -112,8 +112,8 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 			t.Errorf("before the shows were read: %+v", early.LiveBoard)
 		}
 	}
-	refusesSockets(t, n.URL)
-	if _, err := n.Memory.Log.RunOnce(t.Context()); err != nil {
+	wantSocketsRefused(t, n.URL)
+	if _, err := n.Caches.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range wants {
@@ -121,11 +121,11 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 			t.Errorf("afterwards %+v, want %d", state.LiveBoard, want)
 		}
 	}
-	world.OpenWatch(t, n.URL, "somebody").Shows(t, world.Soon, 0, 0)
+	world.OpenWatch(t, n.URL, "somebody").WaitCounts(t, world.ArrivalTimeout, 0, 0)
 }
 
-// refusesSockets checks that the node refuses a socket for now.
-func refusesSockets(t *testing.T, url string) {
+// wantSocketsRefused checks that the node refuses a socket for now.
+func wantSocketsRefused(t *testing.T, url string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql", nil)
 	if err != nil {

@@ -27,26 +27,26 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	}
 	here, there := world.OpenWatch(t, p.A.URL, "bob"), world.OpenWatch(t, p.B.URL, "carol")
 	say(p.A, "alice")
-	here.ShowsUnreadMessages(t, 1)
-	there.ShowsUnreadMessages(t, 1)
-	world.Eventually(t, world.Soon, "it is counted when somebody reads", func() bool {
+	here.WaitUnreadMessages(t, 1)
+	there.WaitUnreadMessages(t, 1)
+	world.Eventually(t, world.ArrivalTimeout, "it is counted when somebody reads", func() bool {
 		return wayOf(t, p.A, room) == chat.OnRead
 	})
 	say(p.A, "alice")
-	here.ShowsUnreadMessages(t, 2)
-	there.ShowsUnreadMessages(t, 2)
+	here.WaitUnreadMessages(t, 2)
+	there.WaitUnreadMessages(t, 2)
 	for _, n := range []*world.Node{p.A, p.B} {
 		n.Clock.Advance(10 * time.Minute)
 		for range 2 { // the first turn drops unused last sequences, the second finds them missing
-			n.Tail()
+			n.TailChangelog()
 		}
 	}
 	say(p.B, "alice")
-	here.ShowsUnreadMessages(t, 3)
-	there.ShowsUnreadMessages(t, 3)
+	here.WaitUnreadMessages(t, 3)
+	there.WaitUnreadMessages(t, 3)
 	p.B.Must("carol", `mutation($c:ID!){markConversationRead(input:{conversationId:$c}){badges{version}}}`, map[string]any{"c": room}, nil)
-	there.ShowsUnreadMessages(t, 0)
-	here.ShowsUnreadMessages(t, 3)
+	there.WaitUnreadMessages(t, 0)
+	here.WaitUnreadMessages(t, 3)
 }
 
 // wayOf returns the present way of counting of a conversation.

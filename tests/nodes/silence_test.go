@@ -10,7 +10,7 @@ import (
 
 // Posts that count again after the end of a mode, a mute or a hide raise the number but alert nobody. This holds for posts that
 // counted before and for posts that were published meanwhile. Later posts alert.
-func TestWhatCountsAgainIsSilent(t *testing.T) {
+func TestPostsThatCountAgainAlertNobody(t *testing.T) {
 	for name, one := range map[string]struct{ who, off, on string }{
 		"mode": {"ann", `setFollowMode(input:{userId:"user:bob",mode:NONE})`, `setFollowMode(input:{userId:"user:bob",mode:ALL})`},
 		"mute": {"ann", `mute(input:{userId:"user:bob"})`, `unmute(input:{userId:"user:bob"})`},

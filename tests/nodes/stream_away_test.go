@@ -15,9 +15,9 @@ import (
 	"tidings/tests/world"
 )
 
-// whoIsAway are three followers of a huge author: one was never seen, one was last seen nine days ago, and one a year ago.
+// awayFollowers are three followers of a huge author: one was never seen, one was last seen nine days ago, and one a year ago.
 // Redis holds nothing about the follower of a year ago.
-type whoIsAway struct {
+type awayFollowers struct {
 	a, b   *world.Node
 	t      *testing.T
 	keys   []string
@@ -25,11 +25,11 @@ type whoIsAway struct {
 	reader world.Changes                 // what was read of the stream so far
 }
 
-// awayFrom makes the followers. a and b are two nodes on one database.
-func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
+// newAwayFollowers makes the followers. a and b are two nodes on one database.
+func newAwayFollowers(t *testing.T, a, b *world.Node) *awayFollowers {
 	t.Helper()
-	w := &whoIsAway{a: a, b: b, t: t, keys: []string{"never", "idle", "dormant"}}
-	a.People("star")
+	w := &awayFollowers{a: a, b: b, t: t, keys: []string{"never", "idle", "dormant"}}
+	a.CreateUsers("star")
 	a.MakeHuge("star")
 	var events []any
 	for _, key := range w.keys {
@@ -44,22 +44,22 @@ func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
 			return err
 		}), nil)
 	}
-	w.visits = w.seen()
+	w.visits = w.lastVisits()
 	return w
 }
 
-// seen reads when each follower visited last.
-func (w *whoIsAway) seen() map[services.UserID]time.Time {
+// lastVisits reads when each follower visited last.
+func (w *awayFollowers) lastVisits() map[services.UserID]time.Time {
 	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.IDsOf(w.keys...)))(w.t)
 }
 
-// waitTold waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.
-func (w *whoIsAway) waitTold(what string, has func(world.Change) bool, keys ...string) {
+// waitNewestChanges waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.
+func (w *awayFollowers) waitNewestChanges(what string, has func(world.Change) bool, keys ...string) {
 	w.t.Helper()
 	if len(keys) == 0 {
 		keys = w.keys
 	}
-	world.Converge(w.t, 30*time.Second, func() error {
+	world.EventuallySucceeds(w.t, 30*time.Second, func() error {
 		if err := w.reader.Read(w.b.URL); err != nil {
 			w.t.Fatal(err)
 		}
@@ -86,30 +86,30 @@ func hasCount(source string, count int) func(world.Change) bool {
 
 // Slow laps, over the users who are not active, find changes that are not written for each user, and make no user active. The badges
 // of dormant users do not include announcements and dots: a dormant user who returns is treated as new, and finds none of them unread.
-func TestChangesOfWhoIsAway(t *testing.T) {
+func TestChangesOfAwayFollowers(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) {
 		withStream(200 * time.Millisecond)(cfg)
 		cfg.MaxWriteMembers = 2
 	})
-	w := awayFrom(t, p.A, p.B)
+	w := newAwayFollowers(t, p.A, p.B)
 	key := w.a.Announce(map[string]any{"title": "news", "content": "for all"})
-	w.waitTold("an announcement", hasCount("ANNOUNCEMENTS", 1), "idle")
-	if cause := w.reader.Sounded["idle"].Cause; cause == nil || cause.Source != "ANNOUNCEMENTS" {
+	w.waitNewestChanges("an announcement", hasCount("ANNOUNCEMENTS", 1), "idle")
+	if cause := w.reader.LastAlerting["idle"].Cause; cause == nil || cause.Source != "ANNOUNCEMENTS" {
 		t.Errorf("the announcement was silent: %+v", w.reader.Last["idle"])
 	}
 	w.b.RaiseDot(map[string]any{"name": "shop"})
-	w.waitTold("a dot", func(change world.Change) bool { return len(change.Dots) == 1 }, "idle")
+	w.waitNewestChanges("a dot", func(change world.Change) bool { return len(change.Dots) == 1 }, "idle")
 	w.a.Publish("star", "hello")
-	w.waitTold("a post of a huge author", hasCount("HOME_FEED", 1))
+	w.waitNewestChanges("a post of a huge author", hasCount("HOME_FEED", 1))
 	w.b.GoLive("star")
-	w.waitTold("a show", hasCount("LIVE_BOARD", 1))
+	w.waitNewestChanges("a show", hasCount("LIVE_BOARD", 1))
 
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
 	w.a.Must("star", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:never","user:idle","user:dormant"]}){conversation{id}}}`, nil, &made)
 	w.a.Must("star", `mutation{sendMessage(input:{conversationId:"`+made.CreateConversation.Conversation.ID+`",body:"hello all"}){message{id}}}`, nil, nil)
-	w.waitTold("a message in a large room", hasCount("CONVERSATIONS", 1))
+	w.waitNewestChanges("a message in a large room", hasCount("CONVERSATIONS", 1))
 
 	w.a.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
 	w.a.Must("host:ingest", `mutation{notify(input:{to:["user:never","user:idle","user:dormant"],category:"orders",title:"sent"}){created}}`, nil, nil)
@@ -118,15 +118,15 @@ func TestChangesOfWhoIsAway(t *testing.T) {
 			return change.Total == idle || change.Key != "idle" && change.Total == others
 		}
 	}
-	w.waitTold("an order", total(5, 4))
+	w.waitNewestChanges("an order", total(5, 4))
 	w.a.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",inTotal:false}){changed}}`, nil, nil)
-	w.waitTold("the category's new definition", total(4, 3))
+	w.waitNewestChanges("the category's new definition", total(4, 3))
 	w.a.Must("boss:admin", `mutation{withdrawAnnouncement(input:{announcementId:"`+key+`"}){changed}}`, nil, nil)
-	w.waitTold("the announcement's end", total(3, 3))
+	w.waitNewestChanges("the announcement's end", total(3, 3))
 	if _, errs := w.a.Badge.Peek(t.Context(), []services.UserID{0}); errs[0] != nil {
 		t.Errorf("the badges of nobody, by which the writer learns whether any can be read: %v", errs[0])
 	}
-	if now := w.seen(); !maps.Equal(now, w.visits) {
+	if now := w.lastVisits(); !maps.Equal(now, w.visits) {
 		t.Errorf("they were seen at %v, now at %v", w.visits, now)
 	}
 }

@@ -74,11 +74,11 @@ func (c *crowd) act() {
 	}
 }
 
-// settles waits until, for everybody, the reader's last change equals the badges. Users whose badges are empty may have no
+// waitChangesEqualBadges waits until, for everybody, the reader's last change equals the badges. Users whose badges are empty may have no
 // change.
-func (c *crowd) settles(r *world.Changes) {
+func (c *crowd) waitChangesEqualBadges(r *world.Changes) {
 	c.t.Helper()
-	world.Converge(c.t, 30*time.Second, func() error {
+	world.EventuallySucceeds(c.t, 30*time.Second, func() error {
 		if err := r.Read(c.node().URL); err != nil {
 			c.t.Fatal(err)
 		}
@@ -120,16 +120,16 @@ func TestChangesFollowBadges(t *testing.T) {
 					}
 				}
 			}
-			c.settles(reader)
+			c.waitChangesEqualBadges(reader)
 			if t.Failed() {
 				t.Fatalf("in round %d", round)
 			}
 		}
-		if len(reader.Sounded) == 0 {
+		if len(reader.LastAlerting) == 0 {
 			t.Error("no change was one to alert of")
 		}
 		fresh := &world.Changes{}
-		c.settles(fresh) // a reader from the start of the stream
+		c.waitChangesEqualBadges(fresh) // a reader from the start of the stream
 	}
 	t.Run("one node", func(t *testing.T) {
 		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)}
@@ -218,12 +218,12 @@ func TestChangesOfEverybody(t *testing.T) {
 	p.B.RaiseDot(map[string]any{"name": "shop"})
 	p.B.Publish("star", "hello")
 	world.Eventually(t, 20*time.Second, "everybody has the announcement", func() bool { return p.B.Badges("ann").Announcements.Value == 1 })
-	c.settles(reader)
+	c.waitChangesEqualBadges(reader)
 	if got := reader.Last["ann"]; got.Total == 0 || len(got.Dots) != 1 {
 		t.Errorf("the last change: %+v", got)
 	}
 	// A later lap may find the dot. That change is silent and has no cause, so the last change that sounded is checked.
-	if got := reader.Sounded["ann"]; got.Cause == nil {
+	if got := reader.LastAlerting["ann"]; got.Cause == nil {
 		t.Errorf("the last change that sounded: %+v", got)
 	}
 }
@@ -242,7 +242,7 @@ func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
 		}
 		return nil
 	}, func() bool { return true })
-	n.People("ann", "bob")
+	n.CreateUsers("ann", "bob")
 	n.Badges("ann")
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")
@@ -264,7 +264,7 @@ func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
 
 // Only operators can read the stream: other callers are refused. If the stream is off, the error is CONFLICT, but INVALID for a bad
 // argument.
-func TestChangesAreRefused(t *testing.T) {
+func TestReadersOfChangesAreRefused(t *testing.T) {
 	off := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, c := range []struct{ as, query, code string }{
 		{"boss:admin", `{admin{changes{list{key}}}}`, "CONFLICT"},

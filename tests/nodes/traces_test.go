@@ -37,12 +37,12 @@ func TestATraceCrossesNodes(t *testing.T) {
 			if err := world.Ask(way.here.URL, author, `{viewer{user{key}}}`, nil, nil); err != nil { // creates the author
 				t.Fatal(err)
 			}
-			world.AskIn(t, way.here.URL, reader, way.follow, `mutation { follow(input: {userId: "user:`+author+`"}) { changed } }`)
+			world.AskInTrace(t, way.here.URL, reader, way.follow, `mutation { follow(input: {userId: "user:`+author+`"}) { changed } }`)
 			watch := world.OpenWatch(t, way.there.URL, reader)
-			watch.Shows(t, world.Convergence, 0, 0)
-			way.here.WaitForJobs(world.Convergence) // otherwise one push could report the follow and the post, in a trace of its own
-			world.AskIn(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
-			watch.Shows(t, world.Convergence, 1, 0)
+			watch.WaitCounts(t, world.ConvergenceTimeout, 0, 0)
+			way.here.WaitForJobs(world.ConvergenceTimeout) // otherwise one push could report the follow and the post, in a trace of its own
+			world.AskInTrace(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
+			watch.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
 			spans := c.WaitSpans(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
 			known := map[string]bool{world.ClientSpan: true}
 			for _, span := range spans {
@@ -57,7 +57,7 @@ func TestATraceCrossesNodes(t *testing.T) {
 	}
 	for _, p := range []*world.Process{a, b} {
 		p.Terminate()
-		if code := p.Exits(15 * time.Second); code != 0 {
+		if code := p.WaitExit(15 * time.Second); code != 0 {
 			t.Errorf("exit code %d: %s", code, p.Output.String())
 		}
 	}

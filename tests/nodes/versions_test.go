@@ -11,9 +11,9 @@ import (
 	"tidings/tests/world"
 )
 
-// den makes a room of an owner and members, and sends a first message. The room has more members than MaxWriteMembers, so each member's
+// newQuietRoom makes a room of an owner and members, and sends a first message. The room has more members than MaxWriteMembers, so each member's
 // messages are counted when the member reads. say sends a further message of the owner through the node n.
-func den(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
+func newQuietRoom(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
 	t.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -22,7 +22,7 @@ func den(t *testing.T, n *world.Node, owner string, members ...string) (room str
 	for i, member := range members {
 		keys[i] = "user:" + member
 	}
-	n.People(members...)
+	n.CreateUsers(members...)
 	n.Must(owner, `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"den",memberIds:$m}){conversation{id}}}`, map[string]any{"m": keys}, &data)
 	room = data.CreateConversation.Conversation.ID
 	say = func(n *world.Node) {
@@ -30,7 +30,7 @@ func den(t *testing.T, n *world.Node, owner string, members ...string) (room str
 		n.Must(owner, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
 	}
 	say(n)
-	world.Eventually(t, world.Soon, "the room is counted when it is read", func() bool { return wayOf(t, n, room) == chat.OnRead })
+	world.Eventually(t, world.ArrivalTimeout, "the room is counted when it is read", func() bool { return wayOf(t, n, room) == chat.OnRead })
 	return room, say
 }
 
@@ -48,13 +48,13 @@ func isLit(b world.Badges, dot string) bool {
 // node gets both changes, although its node learns of them in the wrong order.
 func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
-	_, say := den(t, p.A, "alice", "bob", "carol")
+	_, say := newQuietRoom(t, p.A, "alice", "bob", "carol")
 	p.A.RaiseDot(map[string]any{"name": "shop"})
 	device := world.OpenWatch(t, p.B.URL, "bob")
 	shows := func(unread int, lit bool) {
 		t.Helper()
-		world.Converge(t, world.Soon, func() error {
-			got, err := device.Shown()
+		world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
+			got, err := device.ShownBadges()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 		}})
 	}
 	n := start()
-	_, say := den(t, n, "alice", "bob", "carol")
+	_, say := newQuietRoom(t, n, "alice", "bob", "carol")
 	// In this test bob's total does not include the live board.
 	n.Must("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
 	n.Follow("bob", "huge")
@@ -99,33 +99,33 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 			n.Must("host:ingest", `mutation{publishAnnouncement(input:{title:"t",content:"c"}){announcement{id}}}`, nil, nil)
 		},
 		func() { n.Publish("huge", "a post") },
-		func() { n.OnShow("host", "endShow", show); show = n.GoLive("host") },
+		func() { n.MutateShow("host", "endShow", show); show = n.GoLive("host") },
 	}
 	last := ""
 	for round := range 6 {
 		device := world.OpenWatch(t, n.URL, "bob")
-		world.Converge(t, world.Soon, func() error {
-			got, err := device.Shown()
+		world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
+			got, err := device.ShownBadges()
 			if err == nil && got.Version == "" {
 				err = fmt.Errorf("nothing is shown")
 			}
 			return err
 		})
-		if got, _ := device.Shown(); got.Version < last {
+		if got, _ := device.ShownBadges(); got.Version < last {
 			t.Errorf("after start %d the version is %s, and the last one before it was %s", round, got.Version, last)
 		}
 		// The node must learn each act separately, because together they could be one change.
 		for i := range acts {
 			act, before := acts[(i+round)%len(acts)], ""
-			got, _ := device.Shown()
+			got, _ := device.ShownBadges()
 			before = got.Version
 			act()
-			world.Eventually(t, world.Soon, "the device is shown the change", func() bool {
-				got, _ = device.Shown()
+			world.Eventually(t, world.ArrivalTimeout, "the device is shown the change", func() bool {
+				got, _ = device.ShownBadges()
 				return got.Version > before
 			})
 		}
-		got, err := device.Shown()
+		got, err := device.ShownBadges()
 		if err != nil {
 			t.Fatal(err)
 		}

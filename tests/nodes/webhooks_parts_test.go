@@ -13,8 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// listener is a node with a webhook for alerts of certain parts. It is also the receiver of that webhook.
-type listener struct {
+// alertReceiver is a node with a webhook for alerts of certain parts. It is also the receiver of that webhook.
+type alertReceiver struct {
 	*world.Node
 	t      *testing.T
 	alerts chan alert  // what the receiver got, without silent events
@@ -30,10 +30,10 @@ type alert struct {
 	}
 }
 
-// newListener starts a node with a webhook for these sources; "SOURCE:PART" is one part of a source.
-func newListener(t *testing.T, sources ...string) *listener {
+// newAlertReceiver starts a node with a webhook for these sources; "SOURCE:PART" is one part of a source.
+func newAlertReceiver(t *testing.T, sources ...string) *alertReceiver {
 	t.Helper()
-	l := &listener{t: t, alerts: make(chan alert, 100)}
+	l := &alertReceiver{t: t, alerts: make(chan alert, 100)}
 	receiver := httptest.NewServer(l)
 	t.Cleanup(receiver.Close)
 	l.Node = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
@@ -45,7 +45,7 @@ func newListener(t *testing.T, sources ...string) *listener {
 }
 
 // ServeHTTP receives a request of the webhook.
-func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *alertReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var one alert
 	if err := json.NewDecoder(r.Body).Decode(&one); err != nil || l.fails.Load() {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -56,8 +56,8 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hears waits for the next alert, which must be ann's and have this source and part, and this item unless item is "".
-func (l *listener) hears(what, source, part, item string) {
+// waitAlert waits for the next alert, which must be ann's and have this source and part, and this item unless item is "".
+func (l *alertReceiver) waitAlert(what, source, part, item string) {
 	l.t.Helper()
 	select {
 	case one := <-l.alerts:
@@ -69,8 +69,8 @@ func (l *listener) hears(what, source, part, item string) {
 	}
 }
 
-// group makes a conversation of bob and ann. If muted, ann mutes it.
-func (l *listener) group(muted bool) (id string) {
+// newGroup makes a conversation of bob and ann. If muted, ann mutes it.
+func (l *alertReceiver) newGroup(muted bool) (id string) {
 	l.t.Helper()
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -84,31 +84,31 @@ func (l *listener) group(muted bool) (id string) {
 }
 
 // say sends a message of bob.
-func (l *listener) say(in string, mentions ...string) {
+func (l *alertReceiver) say(in string, mentions ...string) {
 	l.t.Helper()
 	l.Must("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
 }
 
 // A webhook for mentions gets the mentions among other messages, even in a muted conversation.
 func TestAWebhookOfMentionsHearsThem(t *testing.T) {
-	l := newListener(t, "CONVERSATIONS:MENTIONS")
+	l := newAlertReceiver(t, "CONVERSATIONS:MENTIONS")
 	l.Badges("ann")
-	group, muted := l.group(false), l.group(true)
+	group, muted := l.newGroup(false), l.newGroup(true)
 	l.say(group)
 	l.say(group, "user:ann")
-	l.hears("a mention", "CONVERSATIONS", "MENTIONS", group)
+	l.waitAlert("a mention", "CONVERSATIONS", "MENTIONS", group)
 	l.say(group)
 	l.say(muted)
 	l.say(muted, "user:ann")
-	l.hears("a mention in a muted conversation", "CONVERSATIONS", "MENTIONS", muted)
+	l.waitAlert("a mention in a muted conversation", "CONVERSATIONS", "MENTIONS", muted)
 	l.say(group)
 	l.say(group, "user:ann")
-	l.hears("a mention after messages", "CONVERSATIONS", "MENTIONS", group)
+	l.waitAlert("a mention after messages", "CONVERSATIONS", "MENTIONS", group)
 }
 
 // A webhook gets a comment although a newer like came while the receiver failed.
 func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
-	l := newListener(t, "NOTIFICATIONS:COMMENT")
+	l := newAlertReceiver(t, "NOTIFICATIONS:COMMENT")
 	l.Badges("ann")
 	post := map[string]any{"p": l.Publish("ann", "a post")}
 	l.fails.Store(true)
@@ -130,5 +130,5 @@ func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
 	})
 	l.fails.Store(false)
 	l.Must("boss:admin", `mutation{replayWebhook(input:{name:"parts"}){replayed}}`, nil, nil)
-	l.hears("a comment below a like", "NOTIFICATIONS", "COMMENT", "")
+	l.waitAlert("a comment below a like", "NOTIFICATIONS", "COMMENT", "")
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // BoardFor reads a page of one show through the service, and fails if the page does not have one show.
-func (n *Node) BoardFor(reader services.UserID, ask live.Ask) live.Board {
+func (n *Node) BoardFor(reader services.UserID, ask live.BoardRequest) live.Board {
 	n.TB.Helper()
 	ask.First = 1
 	board, err := n.Live.Board(n.TB.Context(), reader, ask)
@@ -90,8 +90,8 @@ func (p BoardPlace) Variables(first int) map[string]any {
 	return variables
 }
 
-// Board reads a page of a board.
-func (n *Node) Board(as string, first int, from BoardPlace) BoardPage {
+// ReadBoardPage reads a page of a board.
+func (n *Node) ReadBoardPage(as string, first int, from BoardPlace) BoardPage {
 	n.TB.Helper()
 	var data struct{ Viewer struct{ LiveBoard BoardPage } }
 	n.Must(as, BoardQuery, from.Variables(first), &data)
@@ -116,8 +116,8 @@ func (n *Node) Schedule(host, title string, at time.Time) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// OnShow sends a mutation on a show: startShow, endShow or cancelShow.
-func (n *Node) OnShow(host, verb, show string) {
+// MutateShow sends a mutation on a show: startShow, endShow or cancelShow.
+func (n *Node) MutateShow(host, verb, show string) {
 	n.TB.Helper()
 	n.Must(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
 }
@@ -152,8 +152,8 @@ type BoardEvent struct {
 	}
 }
 
-// Says returns an event in short form.
-func (e BoardEvent) Says() string {
+// ShortForm returns an event in short form.
+func (e BoardEvent) ShortForm() string {
 	titles := func(shows []BoardShow) (list []string) {
 		for _, show := range shows {
 			list = append(list, show.Title+" "+show.Status)
@@ -188,10 +188,10 @@ func orNil(text string) *string {
 	return &text
 }
 
-// Until waits for an event for which fits returns true.
-func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
+// WaitEvent waits for an event for which fits returns true.
+func (w boardWatch) WaitEvent(what string, fits func(BoardEvent) bool) BoardEvent {
 	w.t.Helper()
-	if err := w.conn.SetReadDeadline(time.Now().Add(Convergence)); err != nil {
+	if err := w.conn.SetReadDeadline(time.Now().Add(ConvergenceTimeout)); err != nil {
 		w.t.Fatal(err)
 	}
 	for last := ""; ; {
@@ -225,14 +225,14 @@ func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
 // Expect waits for an event whose short form is want.
 func (w boardWatch) Expect(want string) BoardEvent {
 	w.t.Helper()
-	return w.Until(want, func(e BoardEvent) bool { return e.Says() == want })
+	return w.WaitEvent(want, func(e BoardEvent) bool { return e.ShortForm() == want })
 }
 
-// WholeBoard reads a user's board, page by page, and returns its lines and the end that the last page reports.
-func (n *Node) WholeBoard(as string, first int) (lines []string, end string) {
+// ReadWholeBoard reads a user's board, page by page, and returns its lines and the end that the last page reports.
+func (n *Node) ReadWholeBoard(as string, first int) (lines []string, end string) {
 	n.TB.Helper()
 	for from := (BoardPlace{}); ; {
-		page := n.Board(as, first, from)
+		page := n.ReadBoardPage(as, first, from)
 		lines = append(lines, page.Lines()...)
 		if page.NewSession {
 			n.TB.Errorf("%s: the session ended between two pages", as)
@@ -253,7 +253,7 @@ func (n *Node) RunJobsAndTail() {
 			busy = n.Work(worker) > 0 || busy
 		}
 	}
-	if _, err := n.Memory.Log.RunOnce(n.TB.Context()); err != nil {
+	if _, err := n.Caches.Log.RunOnce(n.TB.Context()); err != nil {
 		n.TB.Fatal(err)
 	}
 }

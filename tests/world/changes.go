@@ -17,15 +17,15 @@ type Change struct {
 
 // Changes follows the change stream through any node. Last has each user's last change.
 type Changes struct {
-	Last    map[string]Change // by the key of the user
-	Sounded map[string]Change // each user's last change that was not silent
-	after   string            // the cursor up to which the stream was read; "" is its beginning
+	Last         map[string]Change // by the key of the user
+	LastAlerting map[string]Change // each user's last change that was not silent
+	after        string            // the cursor up to which the stream was read; "" is its beginning
 }
 
 // Read reads the stream to its end, from the node at url. A version of a user that does not rise is an error.
 func (r *Changes) Read(url string) error {
 	if r.Last == nil {
-		r.Last, r.Sounded = map[string]Change{}, map[string]Change{}
+		r.Last, r.LastAlerting = map[string]Change{}, map[string]Change{}
 	}
 	for {
 		var data struct {
@@ -52,7 +52,7 @@ func (r *Changes) Read(url string) error {
 				return fmt.Errorf("%s: version %s after %s", got.Key, got.Version, had.Version)
 			}
 			if !got.Silent {
-				r.Sounded[got.Key] = got
+				r.LastAlerting[got.Key] = got
 			}
 			r.Last[got.Key] = got
 		}

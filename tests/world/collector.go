@@ -64,7 +64,7 @@ func StartCollector(t *testing.T) *Collector {
 // "NODE: SPAN" means a span of the node NODE.
 func (c *Collector) WaitSpans(t *testing.T, trace string, names ...string) (spans []Span) {
 	t.Helper()
-	Converge(t, 20*time.Second, func() error {
+	EventuallySucceeds(t, 20*time.Second, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		spans = nil
@@ -85,8 +85,8 @@ func (c *Collector) WaitSpans(t *testing.T, trace string, names ...string) (span
 	return spans
 }
 
-// AskIn sends an operation as a user of development mode. The request's parent is the span ClientSpan of the trace.
-func AskIn(t *testing.T, url, as, trace, query string) {
+// AskInTrace sends an operation as a user of development mode. The request's parent is the span ClientSpan of the trace.
+func AskInTrace(t *testing.T, url, as, trace, query string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+Quoted(query)+`}`))
 	if err != nil {
@@ -103,5 +103,5 @@ func AskIn(t *testing.T, url, as, trace, query string) {
 	}
 }
 
-// ClientSpan is the ID of the client's span in AskIn.
+// ClientSpan is the ID of the client's span in AskInTrace.
 const ClientSpan = "00f067aa0ba902b7"

@@ -7,11 +7,11 @@ func (w *World) unseenLikes(person string) (count int) {
 	for _, post := range w.posts {
 		newest := 0
 		for liker, at := range w.liked[post.ID] {
-			if w.stands[post.ID][liker] {
+			if w.likeStands[post.ID][liker] {
 				newest = max(newest, at)
 			}
 		}
-		if post.author == person && !post.Deleted && newest > w.Noticed[person] {
+		if post.author == person && !post.Deleted && newest > w.NotificationsSeenAt[person] {
 			count++
 		}
 	}
@@ -20,11 +20,11 @@ func (w *World) unseenLikes(person string) (count int) {
 
 // Like likes a drawn post or undoes the like. The model's Clock ticks when the post's author is notified.
 func (w *World) Like(t *rapid.T) {
-	post, liker := w.SomePost(t), w.Person(t, "liker")
+	post, liker := w.DrawPost(t), w.DrawPerson(t, "liker")
 	if post == nil {
 		return
 	}
-	verb, standing := "likePost", w.stands[post.ID][liker]
+	verb, standing := "likePost", w.likeStands[post.ID][liker]
 	if standing {
 		verb = "unlikePost"
 	}
@@ -33,14 +33,14 @@ func (w *World) Like(t *rapid.T) {
 		t.Fatalf("%s: code %q, want %q", verb, got.ErrorCode(), want)
 	}
 	w.N.Settle()
-	w.Pending = false
+	w.JobsPending = false
 	if post.Deleted || liker == post.author {
 		if liker == post.author && !post.Deleted {
-			w.noteStanding(post.ID, liker, !standing)
+			w.setLikeStands(post.ID, liker, !standing)
 		}
 		return
 	}
-	w.noteStanding(post.ID, liker, !standing)
+	w.setLikeStands(post.ID, liker, !standing)
 	if _, before := w.liked[post.ID][liker]; !before {
 		w.Clock++
 		if w.liked[post.ID] == nil {
@@ -50,22 +50,22 @@ func (w *World) Like(t *rapid.T) {
 	}
 }
 
-// noteStanding notes whether a like stands or was undone.
-func (w *World) noteStanding(post, liker string, stands bool) {
-	if w.stands[post] == nil {
-		w.stands[post] = map[string]bool{}
+// setLikeStands notes whether a like stands or was undone.
+func (w *World) setLikeStands(post, liker string, stands bool) {
+	if w.likeStands[post] == nil {
+		w.likeStands[post] = map[string]bool{}
 	}
-	w.stands[post][liker] = stands
+	w.likeStands[post][liker] = stands
 }
 
 // markNotificationsSeen marks the notifications of likes of a drawn person as seen, and checks that their count is then 0.
 func (w *World) markNotificationsSeen(t *rapid.T) {
-	person := w.Person(t, "person")
+	person := w.DrawPerson(t, "person")
 	w.N.Settle()
-	w.Pending = false
+	w.JobsPending = false
 	w.N.Must(person, `mutation{markNotificationsSeen(input:{categories:[LIKE]}){badges{total{value}}}}`, nil, nil)
-	w.Noticed[person] = w.Clock
-	if got := w.Look(t, person).Notifications.Like.Value; got != 0 {
+	w.NotificationsSeenAt[person] = w.Clock
+	if got := w.ReadBadges(t, person).Notifications.Like.Value; got != 0 {
 		t.Fatalf("after the mark: %d likes", got)
 	}
 }

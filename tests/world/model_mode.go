@@ -7,17 +7,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Mode returns the mode of a reader's follow of an author: ALL, LIVE_ONLY or NONE.
-func (w *World) Mode(reader, author string) string {
+// FollowMode returns the mode of a reader's follow of an author: ALL, LIVE_ONLY or NONE.
+func (w *World) FollowMode(reader, author string) string {
 	if mode := w.modes[reader][author]; mode != "" {
 		return mode
 	}
 	return "ALL"
 }
 
-// SetMode changes the mode of a drawn follow, and fails if the answer, or the number of new posts, differs from the model's.
-func (w *World) SetMode(t *rapid.T) {
-	reader, author := w.Person(t, "reader"), w.Person(t, "author")
+// SetFollowMode changes the mode of a drawn follow, and fails if the answer, or the number of new posts, differs from the model's.
+func (w *World) SetFollowMode(t *rapid.T) {
+	reader, author := w.DrawPerson(t, "reader"), w.DrawPerson(t, "author")
 	mode := rapid.SampledFrom([]string{"LIVE_ONLY", "ALL", "NONE"}).Draw(t, "mode")
 	var data struct {
 		SetFollowMode struct {
@@ -34,8 +34,8 @@ func (w *World) SetMode(t *rapid.T) {
 	if !follows {
 		return
 	}
-	if changed := w.Mode(reader, author) != mode; got.Changed() != changed {
-		t.Fatalf("mode %s after %s: changed %t, want %t", mode, w.Mode(reader, author), got.Changed(), changed)
+	if changed := w.FollowMode(reader, author) != mode; got.Changed() != changed {
+		t.Fatalf("mode %s after %s: changed %t, want %t", mode, w.FollowMode(reader, author), got.Changed(), changed)
 	}
 	if err := json.Unmarshal(got.Data, &data); err != nil {
 		t.Fatal(err)
@@ -44,10 +44,10 @@ func (w *World) SetMode(t *rapid.T) {
 		t.Fatalf("the mode is shown as %s after %s", shown, mode)
 	}
 	w.modes[reader][author] = mode
-	if w.Pending {
+	if w.JobsPending {
 		return
 	}
-	for when, badges := range map[string]Badges{"in the answer": data.SetFollowMode.Badges, "in the next read": w.Look(t, reader)} {
+	for when, badges := range map[string]Badges{"in the answer": data.SetFollowMode.Badges, "in the next read": w.ReadBadges(t, reader)} {
 		if badges.HomeFeed.Value != w.unread(reader) {
 			t.Fatalf("%s for %s in mode %s, %s: %+v are new, want %d", author, reader, mode, when, badges.HomeFeed, w.unread(reader))
 		}
@@ -58,7 +58,7 @@ func (w *World) SetMode(t *rapid.T) {
 func (w *World) compareModes(t *rapid.T, person string) {
 	want := map[string]string{}
 	for author := range w.Follows[person] {
-		if mode := w.Mode(person, author); mode != "ALL" {
+		if mode := w.FollowMode(person, author); mode != "ALL" {
 			want[author] = mode
 		}
 	}

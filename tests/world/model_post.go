@@ -17,18 +17,18 @@ var Worlds atomic.Int64
 
 // Publish lets a drawn person post.
 func (w *World) Publish(t *rapid.T) {
-	w.PublishAs(w.Person(t, "author"))
+	w.PublishAs(w.DrawPerson(t, "author"))
 }
 
 // PublishAs lets one person post.
 func (w *World) PublishAs(author string) {
 	w.posts = append(w.posts, &worldPost{ID: w.N.Publish(author, "post"), author: author})
-	w.Pending = true
+	w.JobsPending = true
 }
 
 // Delete removes a drawn post. A second delete of the post changes nothing.
 func (w *World) Delete(t *rapid.T) {
-	post := w.SomePost(t)
+	post := w.DrawPost(t)
 	if post == nil {
 		return
 	}
@@ -36,14 +36,14 @@ func (w *World) Delete(t *rapid.T) {
 	if got.ErrorCode() != "" || got.Changed() == post.Deleted {
 		t.Fatalf("delete: code %q, changed %t, deleted before %t", got.ErrorCode(), got.Changed(), post.Deleted)
 	}
-	post.Deleted, w.Pending = true, true
+	post.Deleted, w.JobsPending = true, true
 }
 
-// Published returns the number of posts so far, deleted ones too.
-func (w *World) Published() int { return len(w.posts) }
+// CountPublished returns the number of posts so far, deleted ones too.
+func (w *World) CountPublished() int { return len(w.posts) }
 
-// SomePost draws a post, which may be a deleted one; nil while there is none.
-func (w *World) SomePost(t *rapid.T) *worldPost {
+// DrawPost draws a post, which may be a deleted one; nil while there is none.
+func (w *World) DrawPost(t *rapid.T) *worldPost {
 	if len(w.posts) == 0 {
 		return nil
 	}

@@ -37,7 +37,7 @@ type NodeOptions struct {
 	Manual          bool                 // nothing runs by itself: the test steps the node
 	Change          func(*node.Config)   // changes the settings of the node
 	Fanout          func(*fanout.Config) // changes the settings of its fan-out
-	Ahead           time.Duration        // how far its clock is ahead of the machine's
+	ClockAhead      time.Duration        // how far its clock is ahead of the machine's
 }
 
 // StartNode starts a node in development mode; the test's end drains it.
@@ -53,7 +53,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 		options.Change(&cfg)
 	}
 	n := &Node{TB: tb, Clock: &stepClock{}}
-	n.Clock.Advance(options.Ahead)
+	n.Clock.Advance(options.ClockAhead)
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	var changes []func(*fanout.Config)
 	if options.Fanout != nil {
@@ -125,9 +125,9 @@ func (n *Node) Settle() {
 			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
 		}
 		soon := n.Clock.Now().Add(15 * time.Minute)
-		waits, err := jobs.Waits(ctx, n.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyWaits(ctx, n.Store, math.MaxInt64, soon, soon)
 		if err == nil && !waits {
-			n.Tail()
+			n.TailChangelog()
 			return
 		}
 		n.Clock.Advance(time.Second)
@@ -360,8 +360,8 @@ func (p FeedPage) Ids() []string {
 	return ids
 }
 
-// Page reads a page of a feed; after and lastID are omitted when they are "".
-func (n *Node) Page(as string, first int, after, lastID string) FeedPage {
+// ReadFeedPage reads a page of a feed; after and lastID are omitted when they are "".
+func (n *Node) ReadFeedPage(as string, first int, after, lastID string) FeedPage {
 	n.TB.Helper()
 	variables := map[string]any{"first": first}
 	if after != "" {
@@ -376,12 +376,12 @@ func (n *Node) Page(as string, first int, after, lastID string) FeedPage {
 	return data.Viewer.HomeFeed
 }
 
-// Walk reads a whole feed page by page, and returns the IDs of its posts.
-func (n *Node) Walk(as string, first int) []string {
+// ReadWholeFeed reads a whole feed page by page, and returns the IDs of its posts.
+func (n *Node) ReadWholeFeed(as string, first int) []string {
 	n.TB.Helper()
 	var ids []string
 	for after := ""; ; {
-		page := n.Page(as, first, after, "")
+		page := n.ReadFeedPage(as, first, after, "")
 		ids = append(ids, page.Ids()...)
 		if !page.PageInfo.HasNextPage {
 			return ids

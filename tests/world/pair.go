@@ -23,8 +23,8 @@ func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 	})
 }
 
-// Soon is how long a change may take to reach a device on a machine that is busy with other tests. The promise is a second.
-const Soon = 5 * time.Second
+// ArrivalTimeout is how long a change may take to reach a device on a machine that is busy with other tests. The promise is a second.
+const ArrivalTimeout = 5 * time.Second
 
 // pair is two nodes on one PostgreSQL and one Redis.
 type pair struct {

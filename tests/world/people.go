@@ -5,8 +5,8 @@ import (
 	"tidings/services/sql"
 )
 
-// People creates users, as the host application does when it names them.
-func (n *Node) People(keys ...string) {
+// CreateUsers creates users, as the host application does when it names them.
+func (n *Node) CreateUsers(keys ...string) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := people.Ensure(n.TB.Context(), tx, keys)
@@ -20,6 +20,6 @@ func (n *Node) People(keys ...string) {
 // Follow lets one user follow another, and creates the followed user if needed.
 func (n *Node) Follow(as, whom string) {
 	n.TB.Helper()
-	n.People(whom)
+	n.CreateUsers(whom)
 	n.Must(as, `mutation($u:ID!){follow(input:{userId:$u}){badges{total{value}}}}`, map[string]any{"u": "user:" + whom}, nil)
 }

@@ -21,7 +21,7 @@ func (p *Process) WaitForJobs(within time.Duration) {
 // WaitForJobsBut is WaitForJobs, but lets up to planned jobs wait, because they are planned for later.
 func (p *Process) WaitForJobsBut(within time.Duration, planned int) {
 	p.tb.Helper()
-	Converge(p.tb, within, func() error {
+	EventuallySucceeds(p.tb, within, func() error {
 		var data struct {
 			Admin struct{ Jobs struct{ Waiting, Dead int } }
 		}
@@ -122,14 +122,14 @@ func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Proc
 		p.Command = exec.Command("/bin/sh", append([]string{"-c", shell + ` && exec "$0" "$@"`, path}, arguments...)...)
 	}
 	p.Command.Dir, p.Command.Stdout, p.Command.Stderr = tb.TempDir(), &p.Output, &p.Output
-	p.Command.Env = Environment()
+	p.Command.Env = EnvironmentWithoutSettings()
 	if err := p.Command.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	unleash := Leash(tb, p.Command.Process.Pid)
+	cancelKill := KillWhenTestsEnd(tb, p.Command.Process.Pid)
 	go func() {
 		_ = p.Command.Wait() // the state has the exit code
-		unleash()
+		cancelKill()
 		p.code = p.Command.ProcessState.ExitCode()
 		close(p.Ended)
 	}()
@@ -137,8 +137,8 @@ func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Proc
 	return p
 }
 
-// Environment is this process's environment without the settings of the program.
-func Environment() (plain []string) {
+// EnvironmentWithoutSettings returns this process's environment without the settings of the program.
+func EnvironmentWithoutSettings() (plain []string) {
 	for _, setting := range os.Environ() {
 		if name, _, _ := strings.Cut(setting, "="); !strings.HasPrefix(name, "TIDINGS_") && name != "DATABASE_URL" && name != "REDIS_URL" {
 			plain = append(plain, setting)
@@ -147,9 +147,9 @@ func Environment() (plain []string) {
 	return plain
 }
 
-// Leash starts a shell that kills a process when this test binary ends. A negative pid means a process group. unleash stops the
+// KillWhenTestsEnd starts a shell that kills a process when this test binary ends. A negative pid means a process group. cancelKill stops the
 // shell without killing the process.
-func Leash(tb testing.TB, pid int) (unleash func()) {
+func KillWhenTestsEnd(tb testing.TB, pid int) (cancelKill func()) {
 	tb.Helper()
 	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL -- "$0"`, fmt.Sprint(pid))
 	in, err := watcher.StdinPipe()
@@ -197,8 +197,8 @@ func (p *Process) Terminate() {
 	}
 }
 
-// Exits waits for the end and returns the exit code.
-func (p *Process) Exits(within time.Duration) int {
+// WaitExit waits for the end and returns the exit code.
+func (p *Process) WaitExit(within time.Duration) int {
 	p.tb.Helper()
 	Eventually(p.tb, within, "the process ends", func() bool {
 		select {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-const Patience = 20 * time.Second // the longest time for one request, including all its retries
+const RequestTimeout = 20 * time.Second // the longest time for one request, including all its retries
 
 // Ask sends a request once, and returns an error if the answer has one.
 func Ask(url, as, query string, variables map[string]any, into any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), RequestTimeout)
 	defer cancel()
 	got, err := Request(ctx, url, as, query, variables)
 	if err != nil {

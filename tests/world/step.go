@@ -48,8 +48,8 @@ func (n *Node) Metric(name string) (value float64) {
 	return value
 }
 
-// ShowsNew waits until a user has exactly this number of new posts.
-func (n *Node) ShowsNew(as string, want int) {
+// WaitNewPosts waits until a user has exactly this number of new posts.
+func (n *Node) WaitNewPosts(as string, want int) {
 	n.TB.Helper()
 	var got Count
 	Eventually(n.TB, 30*time.Second, as+" has the new posts", func() bool {
@@ -185,10 +185,10 @@ func (w feedWatch) Expect(count int, newest string, authors ...string) {
 	}
 }
 
-// Tail brings the node cache up to date with the changelog.
-func (n *Node) Tail() {
+// TailChangelog brings the node cache up to date with the changelog.
+func (n *Node) TailChangelog() {
 	n.TB.Helper()
-	if _, err := n.Memory.Log.RunOnce(n.TB.Context()); err != nil {
+	if _, err := n.Caches.Log.RunOnce(n.TB.Context()); err != nil {
 		n.TB.Fatalf("the log: %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func (n *Node) CheckBoardRoundTrips(t *testing.T, reader services.UserID, want i
 		var page live.Board
 		// On a busy machine Redis may miss its deadline: then a read repeats its round trips or does without Redis. So each page has
 		// three tries.
-		turn := func(ask live.Ask, most int) (trips int) {
+		turn := func(ask live.BoardRequest, most int) (trips int) {
 			ask.First = first
 			for range 3 {
 				trips = countRoundTrips(t, func(ctx context.Context) (err error) {
@@ -217,12 +217,12 @@ func (n *Node) CheckBoardRoundTrips(t *testing.T, reader services.UserID, want i
 		if first >= want*2/3 && want > 0 { // every third show is a replay, and a page that reaches the replays makes a second round trip
 			wanted = 2
 		}
-		if trips := turn(live.Ask{}, wanted); trips != wanted || len(page.Items) != min(first, want) || page.Building {
+		if trips := turn(live.BoardRequest{}, wanted); trips != wanted || len(page.Items) != min(first, want) || page.Building {
 			t.Errorf("a first page of %d: %d round trips, want %d; %d shows, building %t", first, trips, wanted, len(page.Items), page.Building)
 		}
 		for listed := len(page.Items); page.HasNext; listed += len(page.Items) {
 			cursor := live.CursorText(page.Session, page.Items[len(page.Items)-1].Place)
-			if trips := turn(live.Ask{After: &cursor}, 2); trips > 2 || page.Replaced {
+			if trips := turn(live.BoardRequest{After: &cursor}, 2); trips > 2 || page.Replaced {
 				t.Errorf("a page of %d after %d: %d round trips, want 2 at most; a new session %t", first, listed, trips, page.Replaced)
 			}
 			if len(page.Items) != min(first, want-listed) {
@@ -270,8 +270,8 @@ func (n *Node) IDsOf(keys ...string) []services.UserID {
 	return numbers
 }
 
-// cold makes a feed service with an empty node cache.
-func (n *Node) cold() *feed.Service {
+// newColdFeed makes a feed service with an empty node cache.
+func (n *Node) newColdFeed() *feed.Service {
 	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
 	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
 	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
@@ -301,8 +301,8 @@ func (n *Node) CheckRoundTrips(t *testing.T, reader services.UserID, followed in
 				return err
 			})
 		}
-		page(n.cold()) // puts the copies of profiles into Redis, where all nodes find them
-		cold := n.cold()
+		page(n.newColdFeed()) // puts the copies of profiles into Redis, where all nodes find them
+		cold := n.newColdFeed()
 		if trips := page(cold); trips > 2 {
 			t.Errorf("a page of %d: %d round trips, want 2 at most", first, trips)
 		}
@@ -339,7 +339,7 @@ func (n *Node) CheckPushRoundTrips(t *testing.T) {
 		return nil
 	}
 	// On a busy machine a read above may be answered from SQL, which leaves no document in Redis.
-	Converge(t, 30*time.Second, func() error { return inOneTrip(0) })
+	EventuallySucceeds(t, 30*time.Second, func() error { return inOneTrip(0) })
 	n.Publish("author0", "to all of them")
 	n.Settle()
 	if err := inOneTrip(1); err != nil {
@@ -367,6 +367,6 @@ func (n *Node) UserExists(key string) bool {
 func (n *Node) GoLive(host string) (show string) {
 	n.TB.Helper()
 	show = n.Schedule(host, "a show", n.Clock.Now().Add(time.Hour))
-	n.OnShow(host, "startShow", show)
+	n.MutateShow(host, "startShow", show)
 	return show
 }

@@ -157,8 +157,8 @@ func (w *Watch) receive(text []byte) error {
 	return got.CheckInvariants()
 }
 
-// Shown returns the newest badges on the device. The error reports a wrong event, or that the device was disconnected.
-func (w *Watch) Shown() (Badges, error) {
+// ShownBadges returns the newest badges on the device. The error reports a wrong event, or that the device was disconnected.
+func (w *Watch) ShownBadges() (Badges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wrong == nil && w.closeCode != 0 {
@@ -167,11 +167,11 @@ func (w *Watch) Shown() (Badges, error) {
 	return w.newest, w.wrong
 }
 
-// Shows waits until the device shows these numbers of new posts and of likes.
-func (w *Watch) Shows(tb testing.TB, within time.Duration, feed, likes int) {
+// WaitCounts waits until the device shows these numbers of new posts and of likes.
+func (w *Watch) WaitCounts(tb testing.TB, within time.Duration, feed, likes int) {
 	tb.Helper()
-	Converge(tb, within, func() error {
-		got, err := w.Shown()
+	EventuallySucceeds(tb, within, func() error {
+		got, err := w.ShownBadges()
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -201,8 +201,8 @@ func (w *Watch) WaitCloseCode(tb testing.TB, within time.Duration) int {
 	return w.closeCode
 }
 
-// Converge calls state until it returns no error, and fails with the last error if that takes too long.
-func Converge(tb testing.TB, within time.Duration, state func() error) {
+// EventuallySucceeds calls state until it returns no error, and fails with the last error if that takes too long.
+func EventuallySucceeds(tb testing.TB, within time.Duration, state func() error) {
 	tb.Helper()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
@@ -221,11 +221,11 @@ func Converge(tb testing.TB, within time.Duration, state func() error) {
 	}
 }
 
-// Expect waits until the device shows a count of announcements, and one dot lit or not.
-func (w *Watch) Expect(tb testing.TB, announcements int, dot string, lit bool) {
+// WaitAnnouncements waits until the device shows a count of announcements, and one dot lit or not.
+func (w *Watch) WaitAnnouncements(tb testing.TB, announcements int, dot string, lit bool) {
 	tb.Helper()
-	Converge(tb, Soon, func() error {
-		got, err := w.Shown()
+	EventuallySucceeds(tb, ArrivalTimeout, func() error {
+		got, err := w.ShownBadges()
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -241,11 +241,11 @@ func (w *Watch) Expect(tb testing.TB, announcements int, dot string, lit bool) {
 	})
 }
 
-// ShowsUnreadMessages waits until the device shows this number of unread messages.
-func (w *Watch) ShowsUnreadMessages(tb testing.TB, unread int) {
+// WaitUnreadMessages waits until the device shows this number of unread messages.
+func (w *Watch) WaitUnreadMessages(tb testing.TB, unread int) {
 	tb.Helper()
-	Converge(tb, Soon, func() error {
-		got, err := w.Shown()
+	EventuallySucceeds(tb, ArrivalTimeout, func() error {
+		got, err := w.ShownBadges()
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -4,5 +4,5 @@ package world
 
 import "time"
 
-// Convergence is the longest time in which badges and feeds must be right again after Redis has lost its data.
-const Convergence = 10 * time.Second
+// ConvergenceTimeout is the longest time in which badges and feeds must be right again after Redis has lost its data.
+const ConvergenceTimeout = 10 * time.Second

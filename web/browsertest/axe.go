@@ -67,8 +67,8 @@ func AccessibilityFaults(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `window.axeFound`)
 }
 
-// Barriers lists the serious and critical faults of AccessibilityFaults: the faults that keep somebody from using the page.
-func Barriers(ctx context.Context, tb testing.TB) []string {
+// SeriousFaults lists the serious and critical faults of AccessibilityFaults: the faults that keep somebody from using the page.
+func SeriousFaults(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	return slices.DeleteFunc(AccessibilityFaults(ctx, tb), func(one string) bool {
 		return strings.Contains(one, " (moderate): ") || strings.Contains(one, " (minor): ")

@@ -24,11 +24,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds each step. It is long because a machine may be busy. A step returns as soon as it succeeds.
-const patience = 60 * time.Second
+// stepTimeout bounds each step. It is long because a machine may be busy. A step returns as soon as it succeeds.
+const stepTimeout = 60 * time.Second
 
-// statePatience bounds the reading of pageState after a step has failed.
-const statePatience = 10 * time.Second
+// stateTimeout bounds the reading of pageState after a step has failed.
+const stateTimeout = 10 * time.Second
 
 // pageState is an expression for a page's address, the element with the focus, and the first 4,000 characters of its text.
 const pageState = `(() => {
@@ -38,7 +38,7 @@ const pageState = `(() => {
 		'\nthe page shows:\n' + (document.body?.innerText ?? '').slice(0, 4000);
 })()`
 
-// CHROMIUM names the environment variable that holds the path of the browser. It is needed where start does not find one.
+// CHROMIUM names the environment variable that holds the path of the browser. It is needed where startBrowser does not find one.
 const CHROMIUM = "CHROMIUM"
 
 // shells are the names of the browser that is always headless. It needs about a third less processor time than a full browser: its
@@ -84,7 +84,7 @@ func New(tb testing.TB) context.Context {
 	defer shared.Unlock()
 	if shared.tab == nil {
 		var err error
-		if shared.tab, shared.stop, err = start(slices.Concat(shells, browsers)); err != nil {
+		if shared.tab, shared.stop, err = startBrowser(slices.Concat(shells, browsers)); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -94,7 +94,7 @@ func New(tb testing.TB) context.Context {
 // NewBrowser is New in a full browser of its own, for push messages: neither the headless shell nor a second profile receives them.
 func NewBrowser(tb testing.TB) context.Context {
 	tb.Helper()
-	tab, stop, err := start(browsers)
+	tab, stop, err := startBrowser(browsers)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -106,9 +106,9 @@ func NewBrowser(tb testing.TB) context.Context {
 	return openTab(tab, tb)
 }
 
-// start starts the browser that CHROMIUM names, or, if it names none, the first of these that is installed. It returns the first tab, and
+// startBrowser starts the browser that CHROMIUM names, or, if it names none, the first of these that is installed. It returns the first tab, and
 // a function that stops the browser.
-func start(candidates []string) (tab context.Context, stop func() error, err error) {
+func startBrowser(candidates []string) (tab context.Context, stop func() error, err error) {
 	path, err := find(os.Getenv(CHROMIUM), candidates, exec.LookPath)
 	if err != nil {
 		return nil, nil, err
@@ -152,10 +152,10 @@ func openTab(parent context.Context, tb testing.TB, options ...chromedp.ContextO
 	return context.WithValue(ctx, recordKey{}, seen)
 }
 
-// closeTab closes a tab, within patience, and the profile or the browser that was opened with it.
+// closeTab closes a tab, within stepTimeout, and the profile or the browser that was opened with it.
 func closeTab(tab context.Context, cancel context.CancelFunc) error {
 	defer cancel()
-	closing, stop := context.WithTimeout(tab, patience)
+	closing, stop := context.WithTimeout(tab, stepTimeout)
 	defer stop()
 	if err := chromedp.Cancel(closing); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -180,7 +180,7 @@ func options(path string) []chromedp.ExecAllocatorOption {
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-sync", true),
-		chromedp.WSURLReadTimeout(patience),
+		chromedp.WSURLReadTimeout(stepTimeout),
 		chromedp.WindowSize(1400, 900),
 	)
 }
@@ -202,20 +202,20 @@ func find(configured string, candidates []string, look func(string) (string, err
 	return "", fmt.Errorf("no browser to test with: apt-get install chromium, or set %s to the path of one", CHROMIUM)
 }
 
-// do runs steps in a tab, within patience.
+// do runs steps in a tab, within stepTimeout.
 func do(ctx context.Context, tb testing.TB, what string, steps ...chromedp.Action[chromedp.Void]) {
 	tb.Helper()
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := chromedp.Do(bounded, steps...); err != nil {
 		tb.Fatalf("%s: %v\n%s", what, err, describe(ctx))
 	}
 }
 
-// run runs a step that has a result in a tab, within patience.
+// run runs a step that has a result in a tab, within stepTimeout.
 func run[T any](ctx context.Context, tb testing.TB, what string, step chromedp.Action[T]) T {
 	tb.Helper()
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	result, err := chromedp.Run(bounded, step)
 	if err != nil {
@@ -226,7 +226,7 @@ func run[T any](ctx context.Context, tb testing.TB, what string, step chromedp.A
 
 // describe returns the state of a tab, for the failure of a step: the complaints of its page, and its pageState.
 func describe(ctx context.Context) string {
-	bounded, cancel := context.WithTimeout(ctx, statePatience)
+	bounded, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	shows, err := chromedp.Run(bounded, chromedp.Evaluate[string](pageState))
 	if err != nil {

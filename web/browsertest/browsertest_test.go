@@ -73,7 +73,7 @@ func TestWithin(t *testing.T) {
 		{"http://%zz/", "http://127.0.0.1:8080", false},
 		{"http://127.0.0.1:8080/", "http://%zz", false},
 	} {
-		if got := within(test.address, test.origin); got != test.want {
+		if got := isWithinOrigin(test.address, test.origin); got != test.want {
 			t.Errorf("%s within %s: %v, want %v", test.address, test.origin, got, test.want)
 		}
 	}
@@ -103,8 +103,8 @@ func TestRecordOfAnotherContext(t *testing.T) {
 	Requests(context.Background())
 }
 
-// pages starts a server of small pages whose actions a record must note.
-func pages(t *testing.T) (origin string) {
+// startPages starts a server of small pages whose actions a record must note.
+func startPages(t *testing.T) (origin string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	page := func(path, html string) {
@@ -148,7 +148,7 @@ func pages(t *testing.T) (origin string) {
 }
 
 func TestRecord(t *testing.T) {
-	origin := pages(t)
+	origin := startPages(t)
 	browser := New(t)
 	visit := func(t *testing.T, path string) context.Context {
 		t.Helper()
@@ -221,7 +221,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTabs(t *testing.T) {
-	origin := pages(t)
+	origin := startPages(t)
 	one := New(t)
 	other := NewTab(one, t)
 	for _, tab := range []context.Context{one, other, other} {
@@ -263,7 +263,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 
 // A page's storage and cookies are in the profile of their own test alone.
 func TestProfiles(t *testing.T) {
-	origin := pages(t)
+	origin := startPages(t)
 	tabs := []context.Context{New(t), New(t)}
 	for _, tab := range tabs {
 		Navigate(tab, t, origin+"/quiet")
@@ -275,20 +275,20 @@ func TestProfiles(t *testing.T) {
 }
 
 func TestAWaitSurvivesItsPage(t *testing.T) {
-	origin := pages(t)
+	origin := startPages(t)
 	tab := New(t)
 	Navigate(tab, t, origin+"/onward")
 	WaitFor(tab, t, "the last page is there", `document.title === 'done'`)
 	if visits := Evaluate[string](tab, t, `sessionStorage.visits`); visits != "41" {
 		t.Errorf("%s pages were there, want 41", visits)
 	}
-	if said := saidBy(t, func(tb testing.TB) { WaitFor(tab, tb, "nothing", "nobody.at.all") }); !strings.Contains(said, "nobody is not defined") {
+	if said := failureMessage(t, func(tb testing.TB) { WaitFor(tab, tb, "nothing", "nobody.at.all") }); !strings.Contains(said, "nobody is not defined") {
 		t.Errorf("it said %q", said)
 	}
 }
 
 func TestStepsFailTheTest(t *testing.T) {
-	origin := pages(t)
+	origin := startPages(t)
 	tab := New(t)
 	Navigate(tab, t, origin+"/noisy")
 	WaitFor(tab, t, "the page is done", `document.title === 'done'`)
@@ -305,15 +305,15 @@ func TestStepsFailTheTest(t *testing.T) {
 		}, "write the screenshot"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if said := saidBy(t, test.step); !strings.Contains(said, test.want) {
+			if said := failureMessage(t, test.step); !strings.Contains(said, test.want) {
 				t.Errorf("it said %q, want %q", said, test.want)
 			}
 		})
 	}
 }
 
-// saidBy returns the message with which a step fails.
-func saidBy(t *testing.T, step func(tb testing.TB)) (said string) {
+// failureMessage returns the message with which a step fails.
+func failureMessage(t *testing.T, step func(tb testing.TB)) (said string) {
 	t.Helper()
 	tb := &failing{TB: t}
 	defer func() {
@@ -328,7 +328,7 @@ func saidBy(t *testing.T, step func(tb testing.TB)) (said string) {
 
 // A step that fails, with a result or without, reports the tab's address, its focus and the text of the page.
 func TestFailuresDescribeThePage(t *testing.T) {
-	origin := pages(t)
+	origin := startPages(t)
 	tab := New(t)
 	Navigate(tab, t, origin+"/noisy")
 	WaitFor(tab, t, "the page is done", `document.title === 'done'`)
@@ -338,7 +338,7 @@ func TestFailuresDescribeThePage(t *testing.T) {
 		},
 		"with a result": func(tb testing.TB) { Evaluate[int](tab, tb, "nobody") },
 	} {
-		said := saidBy(t, step)
+		said := failureMessage(t, step)
 		for _, want := range []string{"address: " + origin + "/noisy\n", `focus: <input name="field">`, "the page shows:\nall that is shown", "Error: thrown"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("%s: it says %q, and not %q", name, said, want)
@@ -346,7 +346,7 @@ func TestFailuresDescribeThePage(t *testing.T) {
 		}
 	}
 	Navigate(tab, t, "about:blank")
-	if said := saidBy(t, func(tb testing.TB) { Evaluate[int](tab, tb, "nobody") }); !strings.Contains(said, "address: about:blank") {
+	if said := failureMessage(t, func(tb testing.TB) { Evaluate[int](tab, tb, "nobody") }); !strings.Contains(said, "address: about:blank") {
 		t.Errorf("of an empty page it says %q", said)
 	}
 }

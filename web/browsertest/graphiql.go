@@ -21,9 +21,9 @@ func InjectScript(ctx context.Context, tb testing.TB, script string) {
 	}))
 }
 
-// Press presses a key as the keyboard does, on the element that has the focus: "\r", "\t", "a", or the name of a key in
+// PressKey presses a key as the keyboard does, on the element that has the focus: "\r", "\t", "a", or the name of a key in
 // package kb. The modifiers are held meanwhile.
-func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp.Modifier) {
+func PressKey(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp.Modifier) {
 	tb.Helper()
 	do(ctx, tb, "press "+quote(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		for _, r := range key {
@@ -58,7 +58,7 @@ func keyEvents(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKe
 func OpenOperation(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
 	search(ctx, tb, name)
-	Press(ctx, tb, "\r")
+	PressKey(ctx, tb, "\r")
 	waitInFront(ctx, tb, name)
 }
 
@@ -75,7 +75,7 @@ func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string)
 func search(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
 	// The keyboard opens the menu, because people use its shortcut.
-	Press(ctx, tb, "o", chromedp.ModifierAlt)
+	PressKey(ctx, tb, "o", chromedp.ModifierAlt)
 	WaitFor(ctx, tb, "the menu is open", `document.activeElement?.matches('#menu[open] input')`)
 	do(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))
 	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quote(name))

@@ -112,8 +112,8 @@ func CurrentPerson(ctx context.Context, tb testing.TB) string {
 	return Evaluate[string](ctx, tb, `document.getElementById('who')?.value ?? ''`)
 }
 
-// Tabs lists the titles of GraphiQL's tabs, which are the names of their operations.
-func Tabs(ctx context.Context, tb testing.TB) []string {
+// TabTitles lists the titles of GraphiQL's tabs, which are the names of their operations.
+func TabTitles(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	return Evaluate[[]string](ctx, tb, `[...document.querySelectorAll('.graphiql-tab-button')].map((tab) => tab.textContent)`)
 }
@@ -127,7 +127,7 @@ func SelectTab(ctx context.Context, tb testing.TB, title string) {
 		return tab !== undefined;
 	})()`, quote(title)))
 	if !clicked {
-		tb.Fatalf("GraphiQL has no tab %q, only %q", title, Tabs(ctx, tb))
+		tb.Fatalf("GraphiQL has no tab %q, only %q", title, TabTitles(ctx, tb))
 	}
 	WaitFor(ctx, tb, "the tab "+title+" is in front",
 		`document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quote(title))
@@ -178,15 +178,15 @@ func setValue(ctx context.Context, tb testing.TB, editor, value string) {
 	Evaluate[bool](ctx, tb, fmt.Sprintf(`(%s.setValue(%s), true)`, editor, quote(value)))
 }
 
-// Run presses the execute button, once the previous operation has been answered.
-func Run(ctx context.Context, tb testing.TB) {
+// RunOperation presses the execute button, once the previous operation has been answered.
+func RunOperation(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	waitForButton(ctx, tb, "Execute")
 	do(ctx, tb, "run the operation", chromedp.Click(chromedp.CSS(executeButton)))
 }
 
-// RunWithKeys presses Ctrl-Enter in the query editor.
-func RunWithKeys(ctx context.Context, tb testing.TB) {
+// RunOperationWithKeys presses Ctrl-Enter in the query editor.
+func RunOperationWithKeys(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	waitForButton(ctx, tb, "Execute")
 	Evaluate[bool](ctx, tb, `(`+queryEditor+`.focus(), true)`)
@@ -209,7 +209,7 @@ func Response(ctx context.Context, tb testing.TB) string {
 // WaitResponse waits until the response pane contains a text, and returns the whole response.
 func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 	tb.Helper()
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	found, err := chromedp.Run(bounded, chromedp.Poll[string](
 		fmt.Sprintf(`((text) => text.includes(%s) && text)(%s.getValue())`, quote(text), responseEditor),
@@ -225,7 +225,7 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 // JavaScript counts its value as true.
 func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	tb.Helper()
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	for {
 		_, err := chromedp.Run(bounded, chromedp.Poll[any](`Boolean(`+expression+`)`,
@@ -272,12 +272,12 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. It
+// EvaluateAndLeave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. It
 // sets a variable in the old page, which the new page does not have.
-func Leave(ctx context.Context, tb testing.TB, expression string) {
+func EvaluateAndLeave(ctx context.Context, tb testing.TB, expression string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, `(window.left = false, `+expression+`, true)`)
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

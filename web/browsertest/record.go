@@ -103,21 +103,21 @@ func Complaints(ctx context.Context) []string {
 func ForeignAddresses(ctx context.Context, origin string) []string {
 	var foreign []string
 	for _, request := range Requests(ctx) {
-		if !within(request.URL, origin) {
+		if !isWithinOrigin(request.URL, origin) {
 			foreign = append(foreign, request.URL)
 		}
 	}
 	for _, socket := range Sockets(ctx) {
-		if !within(socket.URL, origin) {
+		if !isWithinOrigin(socket.URL, origin) {
 			foreign = append(foreign, socket.URL)
 		}
 	}
 	return foreign
 }
 
-// within reports whether an address needs no network, or is of an origin. A socket is of the origin with the same host. An
+// isWithinOrigin reports whether an address needs no network, or is of an origin. A socket is of the origin with the same host. An
 // address that cannot be read is foreign.
-func within(address, origin string) bool {
+func isWithinOrigin(address, origin string) bool {
 	asked, err := url.Parse(address)
 	if err != nil {
 		return false

@@ -10,9 +10,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Permit gives an origin a permission, such as "notifications", as a click of the user does. Without it a page would wait for
+// GrantPermission gives an origin a permission, such as "notifications", as a click of the user does. Without it a page would wait for
 // the answer to the browser's prompt, which a test cannot click.
-func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
+func GrantPermission(ctx context.Context, tb testing.TB, origin, permission string) {
 	tb.Helper()
 	do(ctx, tb, "permit "+permission, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, browser.SetPermission, browser.SetPermissionParams{
@@ -22,10 +22,10 @@ func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 	}))
 }
 
-// Deliver gives a message to the service worker of an origin, as the browser does after it decrypts a message of its push
-// service. The worker is the first one that the browser registered. No push service takes part, so Deliver works without a
+// DeliverPush gives a message to the service worker of an origin, as the browser does after it decrypts a message of its push
+// service. The worker is the first one that the browser registered. No push service takes part, so DeliverPush works without a
 // network.
-func Deliver(ctx context.Context, tb testing.TB, origin, message string) {
+func DeliverPush(ctx context.Context, tb testing.TB, origin, message string) {
 	tb.Helper()
 	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		// Until the protocol's domain ServiceWorker is enabled, the browser knows no worker to deliver to.

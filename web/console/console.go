@@ -7,7 +7,7 @@
 //
 // On failure a page shows the parts that could be read, and names the parts that could not.
 //
-// A request passes secured (headers), the check of its origin, forOperators (the token), and then the function of its page,
+// A request passes withSecurityHeaders, the check of its origin, requireOperator (the token), and then the function of its page,
 // which executes a document, fills the body of its template and calls show. Every request is checked again: there are no
 // sessions here, so an expired token is refused at once.
 package console
@@ -77,7 +77,7 @@ func New(cfg Config) http.Handler {
 		cfg.Log = slog.Default()
 	}
 	c := &Console{cfg: cfg, style: style, mux: http.NewServeMux()}
-	c.pages = parsed(c)
+	c.pages = parseTemplates(c)
 	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
 	c.mux.HandleFunc("POST "+root+"/sign-in", c.signIn)
 	c.mux.HandleFunc("POST "+root+"/sign-out", c.signOut)
@@ -92,26 +92,26 @@ func New(cfg Config) http.Handler {
 		"POST " + root + "/webhooks/test":   c.testWebhook,
 		"POST " + root + "/webhooks/replay": c.replayWebhook,
 	} {
-		c.mux.HandleFunc(pattern, c.forOperators(serve))
+		c.mux.HandleFunc(pattern, c.requireOperator(serve))
 	}
 	// Paths without a page need an operator too, so that nobody else can find out which paths exist.
-	c.mux.HandleFunc(root+"/", c.forOperators(c.noPage))
+	c.mux.HandleFunc(root+"/", c.requireOperator(c.serveNotFound))
 	// Browsers do not send the cookie from another site. This check refuses the form even if a browser did.
 	sites := http.NewCrossOriginProtection()
 	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.write(w, http.StatusForbidden, "refused", page{Title: "Refused", Error: "This form was sent from another site. Open the page here and send it again."})
 	}))
-	return secured(sites.Handler(c.mux))
+	return withSecurityHeaders(sites.Handler(c.mux))
 }
 
-// parsed returns the templates, with the functions that words returns.
-func parsed(c *Console) *template.Template {
-	return template.Must(template.New("").Funcs(c.words()).ParseFS(files, "pages/*.html"))
+// parseTemplates returns the templates, with the functions that templateFuncs returns.
+func parseTemplates(c *Console) *template.Template {
+	return template.Must(template.New("").Funcs(c.templateFuncs()).ParseFS(files, "pages/*.html"))
 }
 
-// secured sets the headers of every answer, and bounds the body of the request. The Referrer-Policy is same-origin because with
+// withSecurityHeaders sets the headers of every answer, and bounds the body of the request. The Referrer-Policy is same-origin because with
 // no-referrer a browser would send a form with "Origin: null".
-func secured(next http.Handler) http.Handler {
+func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
@@ -176,8 +176,8 @@ func (c *Console) serveStyle(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(c.style) // a client that has left needs no style
 }
 
-// noPage answers requests that match no other pattern.
-func (c *Console) noPage(v *visit) {
+// serveNotFound answers requests that match no other pattern.
+func (c *Console) serveNotFound(v *visit) {
 	v.page.Title, v.page.Error = "No such page", "There is no such page."
 	c.show(v, http.StatusNotFound, "refused")
 }

@@ -226,10 +226,10 @@ func (c *Console) acts(v *visit) {
 	c.show(v, status, "acts")
 }
 
-// asUser returns a context that observes a user: reads with it return what the user would see, and are not a visit. The scopes are
+// observingContext returns a context that observes a user: reads with it return what the user would see, and are not a visit. The scopes are
 // the scopes of an application that acts for the user. The subject is the operator, so that records name the operator. Only reads
 // are executed with this context.
-func asUser(v *visit, key string) context.Context {
+func observingContext(v *visit, key string) context.Context {
 	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}
 	return services.Observe(services.WithViewer(v.ctx, viewer))
 }

@@ -12,13 +12,13 @@ import (
 const (
 	cookieName = "tidings_console"
 	maxToken   = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
-	// developer is the token that development mode uses for operators who enter no token.
-	developer = "dev:operator:admin"
+	// developerToken is the token that development mode uses for operators who enter no token.
+	developerToken = "dev:operator:admin"
 )
 
-// forOperators serves a page to operators alone. A request without an operator's token gets the form to sign in, under the
+// requireOperator serves a page to operators alone. A request without an operator's token gets the form to sign in, under the
 // address that it asked for. The page of the form has the status of the refusal, so that a script sees it.
-func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
+func (c *Console) requireOperator(serve func(*visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		viewer, err := c.operator(r)
 		if err != nil {
@@ -40,7 +40,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	switch {
 	// Only development mode, which accepts any token, signs an operator in without a token.
 	case token == "" && c.cfg.Development:
-		token = developer
+		token = developerToken
 	case token == "":
 		return services.Viewer{}, services.Errorf(services.Unauthenticated, "A token with the scope admin is needed.")
 	}

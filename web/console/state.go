@@ -10,10 +10,10 @@ type State struct {
 	Serves bool   // it takes traffic
 
 	Engines []Engine
-	Nodes   []Node   // of the whole installation; none on SQLite, which serves one process
-	Jobs    []Kind   // counts, by kind
-	Groups  []Group  // the metrics of this node
-	Faults  []string // parts that could not be read
+	Nodes   []Node        // of the whole installation; none on SQLite, which serves one process
+	Jobs    []JobKind     // counts, by kind
+	Groups  []MetricGroup // the metrics of this node
+	Faults  []string      // parts that could not be read
 }
 
 // Engine is the database or Redis, with its name and the kind of engine that it is. Took is the duration of its health check, whether
@@ -33,21 +33,21 @@ type Node struct {
 	Ahead     time.Duration // of its clock
 }
 
-// Kind counts the jobs of one kind. Dead jobs wait for an operator.
-type Kind struct {
+// JobKind counts the jobs of one kind. Dead jobs wait for an operator.
+type JobKind struct {
 	Name                           string
 	Waiting, Running, Failed, Dead int
 	Lag                            time.Duration // since the oldest was due
 }
 
-// Group is a group of metrics of this node, under one title.
-type Group struct {
+// MetricGroup is a group of metrics of this node, under one title.
+type MetricGroup struct {
 	Title   string
-	Numbers []Number
+	Numbers []Metric
 }
 
-// Number is one metric.
-type Number struct {
+// Metric is one metric.
+type Metric struct {
 	Name, Help string
 	Value      float64
 }

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// userDocument needs the scope ingest, and viewDocument reads what the user would see; asUser gives both rights.
+// userDocument needs the scope ingest, and viewDocument reads what the user would see; observingContext gives both rights.
 const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 	user { id key name }
 	badges { version quiet total { value display precision asOf } dots { name lit } }
@@ -177,7 +177,7 @@ type userBody struct {
 func (c *Console) lookUp(v *visit, key string) error {
 	var found struct{ Users []*userAnswer }
 	// From here on everything is read as the user, without counting as a visit.
-	observed := asUser(v, key)
+	observed := observingContext(v, key)
 	if !c.read(v, observed, userDocument, map[string]any{"keys": []any{key}}, &found) && len(found.Users) == 0 {
 		return services.Errorf(services.Unavailable, "The user cannot be read now.")
 	}

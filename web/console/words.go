@@ -14,19 +14,19 @@ var links = []struct{ Path, Name string }{
 	{root, "Overview"}, {root + "/webhooks", "Webhooks"}, {root + "/users", "Users"}, {root + "/acts", "Acts"},
 }
 
-// words are the functions of the templates. Templates have no other functions: what a page says is here or in its template.
-func (c *Console) words() template.FuncMap {
+// templateFuncs returns the functions of the templates. Templates have no other functions: what a page says is here or in its template.
+func (c *Console) templateFuncs() template.FuncMap {
 	return template.FuncMap{
 		"links": func() any { return links },
-		// If this node's clock is behind, the age is 0: see age.
-		"ago":   func(at time.Time) string { return age(c.cfg.Now().Sub(at)) + " ago" },
-		"age":   age,
-		"ms":    func(ms int64) string { return age(time.Duration(ms) * time.Millisecond) },
+		// If this node's clock is behind, the age is 0: see formatAge.
+		"ago":   func(at time.Time) string { return formatAge(c.cfg.Now().Sub(at)) + " ago" },
+		"age":   formatAge,
+		"ms":    func(ms int64) string { return formatAge(time.Duration(ms) * time.Millisecond) },
 		"utc":   func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 		"dash":  orDash,
 		"label": label,
-		"value": number,
+		"value": formatNumber,
 		"name":  func(metric string) string { return strings.TrimPrefix(metric, "tidings_") },
 		"limit": func(list int) int { return min(list, shownItems) },
 		"minus": func(a, b int) int { return a - b },
@@ -45,9 +45,9 @@ func orDash(text *string) string {
 // easier to read: an operator finds them again in its documentation.
 func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
 
-// age formats a duration for people as a whole number of one unit, rounded down. Minutes, hours and days begin at two: 90 s stay
+// formatAge formats a duration for people as a whole number of one unit, rounded down. Minutes, hours and days begin at two: 90 s stay
 // 90 s. Negative durations are shown as 0.
-func age(d time.Duration) string {
+func formatAge(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
@@ -61,9 +61,9 @@ func age(d time.Duration) string {
 	return strconv.FormatInt(int64(d.Hours()/24), 10) + " days"
 }
 
-// number formats the value of a metric. Most are whole numbers, which are written without a decimal point. Every whole number
+// formatNumber formats the value of a metric. Most are whole numbers, which are written without a decimal point. Every whole number
 // below 1e15 is exact in a float64.
-func number(value float64) string {
+func formatNumber(value float64) string {
 	if value == math.Trunc(value) && math.Abs(value) < 1e15 {
 		return strconv.FormatInt(int64(value), 10)
 	}

@@ -18,7 +18,7 @@ func TestAge(t *testing.T) {
 		-time.Second: "0 ms", 0: "0 ms", 999 * time.Millisecond: "999 ms", time.Second: "1 s", 119 * time.Second: "119 s", 2 * time.Minute: "2 min",
 		119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 47 * time.Hour: "47 h", 48 * time.Hour: "2 days", 400 * 24 * time.Hour: "400 days",
 	} {
-		if got := age(d); got != want {
+		if got := formatAge(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}
@@ -26,7 +26,7 @@ func TestAge(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	for value, want := range map[float64]string{0: "0", 12: "12", -3: "-3", 0.25: "0.250", 1e20: "100000000000000000000.000"} {
-		if got := number(value); got != want {
+		if got := formatNumber(value); got != want {
 			t.Errorf("%v is %q, want %q", value, got, want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestErrorsOnPages(t *testing.T) {
 
 // A page that cannot be made is answered with an error, never with half a page.
 func TestAPageThatCannotBeMade(t *testing.T) {
-	made := &Console{cfg: Config{Log: slog.New(slog.DiscardHandler)}, pages: parsed(&Console{})}
+	made := &Console{cfg: Config{Log: slog.New(slog.DiscardHandler)}, pages: parseTemplates(&Console{})}
 	w := httptest.NewRecorder()
 	made.write(w, http.StatusOK, "acts", page{Title: "<b>", Body: 1})
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "<") {

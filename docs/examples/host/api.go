@@ -50,7 +50,7 @@ func (a *Application) Handler() http.Handler {
 	act("DELETE /users/{key}/likes/{id}", func(ctx context.Context, r *http.Request) (any, error) {
 		return nil, a.store.Unlike(ctx, r.PathValue("key"), article(r))
 	})
-	act("POST /users/{key}/open", func(ctx context.Context, r *http.Request) (any, error) { return a.Open(ctx, r.PathValue("key")) })
+	act("POST /users/{key}/open", func(ctx context.Context, r *http.Request) (any, error) { return a.OpenFeed(ctx, r.PathValue("key")) })
 	act("GET /facts", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.facts(ctx) })
 	act("GET /health", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.health(ctx) })
 	act("GET /phones", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.phones(ctx) })
@@ -66,7 +66,7 @@ func article(r *http.Request) int64 {
 	return id
 }
 
-// wakeRelay wakes the relay, which otherwise would find a new event only after lookEvery.
+// wakeRelay wakes the relay, which otherwise would find a new event only after pollInterval.
 func (a *Application) wakeRelay() {
 	select {
 	case a.news <- struct{}{}:
@@ -99,14 +99,14 @@ type Feed struct {
 	Waiting  int      `json:"waiting"`  // the number on the icon before the feed was opened
 }
 
-// mostReads is how often Open reads a feed at most. It reads again if the newest article shown has vanished meanwhile, because its
+// mostReads is how often OpenFeed reads a feed at most. It reads again if the newest article shown has vanished meanwhile, because its
 // author was erased. One erasure removes all articles of an author, so it rarely happens again at the next read.
 const mostReads = 3
 
-// Open shows a user their feed, and marks the shown articles as seen. Articles that come meanwhile are not marked.
-func (a *Application) Open(ctx context.Context, key string) (feed Feed, err error) {
+// OpenFeed shows a user their feed, and marks the shown articles as seen. Articles that come meanwhile are not marked.
+func (a *Application) OpenFeed(ctx context.Context, key string) (feed Feed, err error) {
 	for range mostReads {
-		feed, err = a.openOnce(ctx, key)
+		feed, err = a.openFeedOnce(ctx, key)
 		// NOT_FOUND: the newest shown article is gone, because its author was erased. Read the feed again.
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != "NOT_FOUND" {
 			break
@@ -115,9 +115,9 @@ func (a *Application) Open(ctx context.Context, key string) (feed Feed, err erro
 	return feed, err
 }
 
-// openOnce reads the feed and marks it as seen for the user, with the header Tidings-Act-As. An app that talks to Tidings itself
+// openFeedOnce reads the feed and marks it as seen for the user, with the header Tidings-Act-As. An app that talks to Tidings itself
 // does the same with its user's own token.
-func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
+func (a *Application) openFeedOnce(ctx context.Context, key string) (Feed, error) {
 	var shown struct {
 		Viewer struct {
 			Badges struct {

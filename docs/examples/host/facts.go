@@ -33,7 +33,7 @@ func (s *Store) AddUser(ctx context.Context, key, name string) error {
 		if err != nil {
 			return err
 		}
-		return tell(ctx, tx, key, "", Action{"setProfile": {"name": name}}, time.Now())
+		return queueEvent(ctx, tx, key, "", Action{"setProfile": {"name": name}}, time.Now())
 	})
 }
 
@@ -46,7 +46,7 @@ func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err
 			return err
 		}
 		// at is the fact's own time, so an article that is reported an hour late still gets its right position.
-		return tell(ctx, tx, author, "", Action{"publishPost": {"body": body, "ref": ref(id)}}, at)
+		return queueEvent(ctx, tx, author, "", Action{"publishPost": {"body": body, "ref": ref(id)}}, at)
 	})
 	return id, err
 }
@@ -64,7 +64,7 @@ func (s *Store) Delete(ctx context.Context, article int64) error {
 			return err
 		}
 		// This application and Tidings both delete the article's likes with it, so the likes need no events.
-		return tell(ctx, tx, author, "", Action{"deletePost": {"postId": postID(article)}}, time.Now())
+		return queueEvent(ctx, tx, author, "", Action{"deletePost": {"postId": postID(article)}}, time.Now())
 	})
 }
 
@@ -96,7 +96,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 		if err != nil || !changed {
 			return err
 		}
-		return tell(ctx, tx, reader, author, Action{mutation: {"postId": postID(article)}}, time.Now())
+		return queueEvent(ctx, tx, reader, author, Action{mutation: {"postId": postID(article)}}, time.Now())
 	})
 }
 
@@ -109,7 +109,7 @@ func (s *Store) Follow(ctx context.Context, reader, author string) error {
 		if err != nil || !changed {
 			return err
 		}
-		return tell(ctx, tx, reader, author, Action{"follow": {"userId": userID(author)}}, at)
+		return queueEvent(ctx, tx, reader, author, Action{"follow": {"userId": userID(author)}}, at)
 	})
 }
 
@@ -120,7 +120,7 @@ func (s *Store) Unfollow(ctx context.Context, reader, author string) error {
 		if err != nil || !changed {
 			return err
 		}
-		return tell(ctx, tx, reader, author, Action{"unfollow": {"userId": userID(author)}}, time.Now())
+		return queueEvent(ctx, tx, reader, author, Action{"unfollow": {"userId": userID(author)}}, time.Now())
 	})
 }
 

@@ -48,7 +48,7 @@ func application(t *testing.T, answer func(keys []string) string) *Application {
 }
 
 // If the author of the newest article shown is erased before the mark, the feed is shown again without it.
-func TestOpenOutlivesAnErasure(t *testing.T) {
+func TestOpenFeedReadsAgainAfterAnErasure(t *testing.T) {
 	const page = `{"data":{"viewer":{"badges":{"total":{"value":%d},"notifications":{"newest":null}},"homeFeed":{"nodes":[%s]}}}}`
 	const gone = `{"errors":[{"message":"upTo: there is no post:2","extensions":{"code":"NOT_FOUND"}}]}`
 	const one, two = `{"id":"post:1","ref":"article-1"}`, `{"id":"post:2","ref":"article-2"}`
@@ -68,7 +68,7 @@ func TestOpenOutlivesAnErasure(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			asked := 0
 			a := application(t, func([]string) string { asked++; return c.answers[asked-1] })
-			feed, err := a.Open(t.Context(), "ada")
+			feed, err := a.OpenFeed(t.Context(), "ada")
 			code := ""
 			if refused, ok := errors.AsType[*Error](err); ok {
 				code = refused.Code

@@ -18,7 +18,7 @@ const (
 	mostEvents = 500       // the most events that Tidings accepts in one request
 	mostBytes  = 900 << 10 // the most bytes of their actions; the limit for a request is 1 MB
 	// Each act wakes the relay, so the relay needs this interval only for rows of another process. WatchErasures asks as often.
-	lookEvery = time.Second
+	pollInterval = time.Second
 )
 
 // row is a row of the outbox.
@@ -68,12 +68,12 @@ func backOff(failures int, err error) time.Duration {
 	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 }
 
-// awaitNews waits until the outbox may have rows. Rows of another process, such as `host seed`, are found after lookEvery.
+// awaitNews waits until the outbox may have rows. Rows of another process, such as `host seed`, are found after pollInterval.
 func (a *Application) awaitNews(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-a.news:
-	case <-time.After(lookEvery):
+	case <-time.After(pollInterval):
 	}
 }
 
@@ -201,7 +201,7 @@ func (a *Application) erase(ctx context.Context, r row) error {
 // WatchErasures notes when Tidings has finished the erasures, until ctx ends.
 func (a *Application) WatchErasures(ctx context.Context) {
 	// The list of erasures is in the database, so the watch goes on after a restart.
-	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
+	for ; ctx.Err() == nil; pause(ctx, pollInterval) {
 		names, err := list(ctx, a.store, func(from *sql.Rows, into *string) error { return from.Scan(into) }, `SELECT name FROM erasures WHERE done_at = ''`)
 		for _, name := range names {
 			if err == nil {

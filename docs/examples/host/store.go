@@ -87,9 +87,9 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 // Action is one act to report to Tidings: the name of a mutation and its input, as in IngestAction.
 type Action map[string]map[string]any
 
-// tell puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders events by their times,
+// queueEvent puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders events by their times,
 // however late they arrive.
-func tell(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
+func queueEvent(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
 	text, err := json.Marshal(action)
 	if err != nil {
 		return err

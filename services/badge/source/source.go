@@ -40,14 +40,14 @@ type Settings struct {
 
 // Moment is the time at which a document is shown, with the state that all users share at that time.
 type Moment struct {
-	Now   time.Time
-	Risen time.Time // Now, or the latest moment shown so far if the clock was set back: no day passes twice
+	Now          time.Time
+	MonotonicNow time.Time // Now, or the latest moment shown so far if the clock was set back: no day passes twice
 	// Shared is the state that the Sharer among the sources returned; nil if it is unknown.
 	Shared any
 }
 
 // Today is the day of the moment, since 1970.
-func (m Moment) Today() int64 { return services.DayOf(m.Risen) }
+func (m Moment) Today() int64 { return services.DayOf(m.MonotonicNow) }
 
 // Sharer is a source with state that all users share. At most one source implements it.
 type Sharer interface {
@@ -83,7 +83,7 @@ type Alerter interface {
 // or for a count that Explain does not list.
 type NewestFinder interface {
 	// Newest explains the counts of a user by the newest item of each. known is false if only Explain can tell.
-	Newest(ctx context.Context, of Explained) (explanations []services.Explanation, known bool, err error)
+	Newest(ctx context.Context, of ExplainRequest) (explanations []services.Explanation, known bool, err error)
 }
 
 // View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
@@ -92,19 +92,19 @@ type View struct {
 	*Settings
 	Document rdb.Document
 	Moment
-	// Sequences is a sum of values that only rise, over everything that these badges share with others: the sequence of each stream,
+	// SequenceSum is a sum of values that only rise, over everything that these badges share with others: the sequence of each stream,
 	// and the number of boundaries that time has passed. It rises with each sequence and boundary, in whatever order this node
 	// learns of these, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that
 	// is behind another one moves.
-	Sequences uint64
-	// Streams is the part of Sequences that time does not change.
-	Streams uint64
+	SequenceSum uint64
+	// StreamSum is the part of SequenceSum that time does not change.
+	StreamSum uint64
 	// Next is when time alone changes the badges; zero if it never does.
 	Next time.Time
 }
 
-// ChangesAt records that time alone changes the badges at a moment.
-func (v *View) ChangesAt(at time.Time) {
+// RecordChangeAt records that time alone changes the badges at a moment.
+func (v *View) RecordChangeAt(at time.Time) {
 	if !at.IsZero() && at.After(v.Now) && (v.Next.IsZero() || at.Before(v.Next)) {
 		v.Next = at
 	}
@@ -113,33 +113,33 @@ func (v *View) ChangesAt(at time.Time) {
 // AddSequence adds the sequence of a shared stream. Every node reads it from SQL, so that it never falls for a user, whichever node
 // answers or restarts.
 func (v *View) AddSequence(sequence uint64) {
-	v.Sequences += sequence
-	v.Streams += sequence
+	v.SequenceSum += sequence
+	v.StreamSum += sequence
 }
 
 // AddBoundaries adds the number of boundaries since 1970 at which time changes these badges.
-func (v *View) AddBoundaries(boundaries int64) { v.Sequences += uint64(max(0, boundaries)) }
+func (v *View) AddBoundaries(boundaries int64) { v.SequenceSum += uint64(max(0, boundaries)) }
 
-// Expires records that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
+// RecordExpiry records that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
 // notifications expire by day.
-func (v *View) Expires(source services.Source, value int) {
+func (v *View) RecordExpiry(source services.Source, value int) {
 	if value > 0 && v.Ages.Expires(source) {
-		v.ChangesAt(services.DayStart(v.Today() + 1))
+		v.RecordChangeAt(services.DayStart(v.Today() + 1))
 	}
 }
 
-// Shown is the badges that a view showed at a moment, with the display policy by which it showed them. The readers of the badges
-// share them, so they must not be changed. Shown holds no View: a document is larger than the badges, because it lists the
+// ShownBadges are the badges that a view showed at a moment, with the display policy by which it showed them. The readers of the badges
+// share them, so they must not be changed. ShownBadges holds no View: a document is larger than the badges, because it lists the
 // authors that its user follows.
-type Shown struct {
+type ShownBadges struct {
 	Policy services.DisplayPolicy
 	Badges *services.Badges
 	At     time.Time
 }
 
-// Explained is a request to explain the counts of a user, with their badges and the positions up to which they have seen the home
+// ExplainRequest is a request to explain the counts of a user, with their badges and the positions up to which they have seen the home
 // feed and the live board (Seen).
-type Explained struct {
+type ExplainRequest struct {
 	User   services.UserID
 	Badges *services.Badges
 	Seen   map[string]services.PostID // by the names in package positions
@@ -149,7 +149,7 @@ type Explained struct {
 }
 
 // Most is the largest number of items to list for one count.
-func (e Explained) Most() int {
+func (e ExplainRequest) Most() int {
 	if e.Limit > 0 {
 		return e.Limit
 	}
@@ -197,7 +197,7 @@ type Plain struct{}
 func (Plain) Empty(*rdb.Document) {}
 
 // CopyNonCounts copies nothing.
-func (Plain) CopyNonCounts(*View, *services.Badges, Shown) {}
+func (Plain) CopyNonCounts(*View, *services.Badges, ShownBadges) {}
 
 // Follow follows nothing.
 func (Plain) Follow(services.UserID, *rdb.Document) {}

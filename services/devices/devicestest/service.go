@@ -26,13 +26,13 @@ type Service struct {
 
 	mu        sync.Mutex
 	browsers  map[string]*Browser // by path
-	strangers map[string]*Browser // by path: keys of a stranger, see Stranger
+	strangers map[string]*Browser // by path: keys of a stranger, see AddStranger
 	answer    func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
 	got       []Arrival          // the requests since the last Take
 	seen      map[string]string  // the newest version that arrived, by path and user
 	last      map[string]Message // the last message that each browser got, by path
 	topics    map[string]string  // of the last request, by path
-	under     map[string]int     // requests under way, by path
+	underway  map[string]int     // requests under way, by path
 	sizes     map[int]bool       // the lengths of bodies that arrived
 	arrived   int                // how many requests, in all
 }
@@ -46,7 +46,7 @@ type Arrival struct {
 
 // NewService starts a push service on loopback for messages that a public key signs.
 func NewService(t testing.TB, public string) *Service {
-	s := &Service{t: t, public: public, browsers: map[string]*Browser{}, strangers: map[string]*Browser{}, seen: map[string]string{}, last: map[string]Message{}, topics: map[string]string{}, under: map[string]int{}, sizes: map[int]bool{}}
+	s := &Service{t: t, public: public, browsers: map[string]*Browser{}, strangers: map[string]*Browser{}, seen: map[string]string{}, last: map[string]Message{}, topics: map[string]string{}, underway: map[string]int{}, sizes: map[int]bool{}}
 	s.start("127.0.0.1:0")
 	t.Cleanup(func() { _ = s.server.Close() })
 	return s
@@ -80,8 +80,8 @@ func (s *Service) Close() { _ = s.server.Close() }
 // Host returns the address by which devices name the push service.
 func (s *Service) Host() string { return s.address }
 
-// Browser subscribes a browser under a name.
-func (s *Service) Browser(name string) *Browser {
+// Subscribe subscribes a browser under a name.
+func (s *Service) Subscribe(name string) *Browser {
 	b := NewBrowser("http://" + s.address + "/send/" + name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +92,9 @@ func (s *Service) Browser(name string) *Browser {
 // errDropped is the error for a message that the browser cannot read.
 var errDropped = errors.New("the message is not for the browser at this path")
 
-// Stranger makes keys of a stranger for the endpoint of a browser. The push service takes messages that are encrypted with them, and the
+// AddStranger makes keys of a stranger for the endpoint of a browser. The push service takes messages that are encrypted with them, and the
 // browser drops them.
-func (s *Service) Stranger(of *Browser) *Browser {
+func (s *Service) AddStranger(of *Browser) *Browser {
 	b := NewBrowser(of.Endpoint)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,16 +102,16 @@ func (s *Service) Stranger(of *Browser) *Browser {
 	return b
 }
 
-// Set scripts what happens to messages from now on. taken says that the browser gets it; nil takes all.
-func (s *Service) Set(answer func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)) {
+// SetAnswer scripts what happens to messages from now on. taken says that the browser gets it; nil takes all.
+func (s *Service) SetAnswer(answer func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// Status scripts one status for all.
-func (s *Service) Status(status int) {
-	s.Set(func(w http.ResponseWriter, _ *http.Request, _ Message) bool {
+// SetStatus scripts one status for all.
+func (s *Service) SetStatus(status int) {
+	s.SetAnswer(func(w http.ResponseWriter, _ *http.Request, _ Message) bool {
 		w.WriteHeader(status)
 		return status < 300
 	})
@@ -148,11 +148,11 @@ func (s *Service) Sizes() map[int]bool {
 	return maps.Clone(s.sizes)
 }
 
-// Under is how many requests are under way.
-func (s *Service) Under() (n int) {
+// Underway is how many requests are under way.
+func (s *Service) Underway() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, one := range s.under {
+	for _, one := range s.underway {
 		n += one
 	}
 	return n
@@ -188,10 +188,10 @@ func (s *Service) arrive(r *http.Request, body []byte) (m Message, answer func(h
 	if s.arrived++; m.Version < s.seen[of] {
 		s.t.Errorf("%s: the version %s after %s", of, m.Version, s.seen[of])
 	}
-	if s.seen[of] = m.Version; s.under[r.URL.Path] > 0 {
+	if s.seen[of] = m.Version; s.underway[r.URL.Path] > 0 {
 		s.t.Errorf("%s: two requests are under way at once", r.URL.Path)
 	}
-	s.under[r.URL.Path]++
+	s.underway[r.URL.Path]++
 	return m, s.answer, nil
 }
 
@@ -224,7 +224,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.under[r.URL.Path]--
+	s.underway[r.URL.Path]--
 	// A message does not count as taken if its sender went away, because the sender does not know that it was taken.
 	taken = taken && r.Context().Err() == nil
 	if taken {

@@ -43,8 +43,8 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	})
 }
 
-// PostAs publishes under an id that was made earlier.
-func (w *World) PostAs(author services.UserID, id services.PostID) {
+// PostWithID publishes under an id that was made earlier.
+func (w *World) PostWithID(author services.UserID, id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := insert(ctx, tx, author, id); err != nil {

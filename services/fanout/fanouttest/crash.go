@@ -14,8 +14,8 @@ import (
 	"tidings/services/redis"
 )
 
-// FaultyRebuild registers a part of rebuilds that panics for the users whom the returned function names from then on.
-func (w *World) FaultyRebuild() (panicFor func(users ...services.UserID)) {
+// RegisterFaultyRebuild registers a part of rebuilds that panics for the users whom the returned function names from then on.
+func (w *World) RegisterFaultyRebuild() (panicFor func(users ...services.UserID)) {
 	var broken atomic.Pointer[[]services.UserID]
 	broken.Store(new([]services.UserID))
 	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
@@ -40,43 +40,43 @@ const Crowd = 6
 // maxChecks is the most checks of its context that a step may take.
 const maxChecks = 2000
 
-// mortal is a context that ends after a given number of checks. Every call of an engine checks its context, so the work can stop
+// countdownContext is a context that ends after a given number of checks. Every call of an engine checks its context, so the work can stop
 // between any two steps: for each step there is a number of checks with which it stops there.
-type mortal struct {
+type countdownContext struct {
 	context.Context
 	end  context.CancelFunc // ends the embedded context
 	left atomic.Int64       // checks until the end; below 0 it has come
 }
 
-// newMortal makes a context that lives for the given number of checks.
-func newMortal(ctx context.Context, checks int) *mortal {
-	m := &mortal{}
+// newCountdownContext makes a context that lives for the given number of checks.
+func newCountdownContext(ctx context.Context, checks int) *countdownContext {
+	m := &countdownContext{}
 	m.Context, m.end = context.WithCancel(ctx)
 	m.left.Store(int64(checks))
 	return m
 }
 
 // spendCheck counts one check of the context, and ends the context when none is left.
-func (m *mortal) spendCheck() {
+func (m *countdownContext) spendCheck() {
 	if m.left.Add(-1) < 0 {
 		m.end()
 	}
 }
 
 // Done is the channel of the context's end.
-func (m *mortal) Done() <-chan struct{} {
+func (m *countdownContext) Done() <-chan struct{} {
 	m.spendCheck()
 	return m.Context.Done()
 }
 
 // Err says whether the context has ended.
-func (m *mortal) Err() error {
+func (m *countdownContext) Err() error {
 	m.spendCheck()
 	return m.Context.Err()
 }
 
 // died says whether the context ended before the work did.
-func (m *mortal) died() bool { return m.left.Load() < 0 }
+func (m *countdownContext) died() bool { return m.left.Load() < 0 }
 
 // CrashAnywhere lets the same work be done again and again, each time by a worker that dies at a later moment, and then by
 // the worker of another node. happen queues the jobs of the work, and returns a check of their effects.
@@ -95,7 +95,7 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 			deaths++
 		}
 		check()
-		if _, dead := w.Jobs(); dead != 0 {
+		if _, dead := w.CountJobs(); dead != 0 {
 			t.Errorf("%d jobs are dead", dead)
 		}
 		if t.Failed() {
@@ -113,7 +113,7 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 // worker.
 func crash(t *testing.T, w *World, checks int) (died bool) {
 	t.Helper()
-	ctx := newMortal(t.Context(), checks)
+	ctx := newCountdownContext(t.Context(), checks)
 	defer ctx.end()
 	for busy := true; busy && !ctx.died(); {
 		var err error
@@ -122,7 +122,7 @@ func crash(t *testing.T, w *World, checks int) (died bool) {
 	}
 	// The leases of the dead worker end, and another node finds its jobs.
 	w.Clock.Advance(31 * time.Second)
-	w.Quiet(w.AnotherFanout())
+	w.RunAllJobs(w.AnotherFanout())
 	return ctx.died()
 }
 
@@ -146,11 +146,11 @@ func (w *World) awaitRebuilds() {
 func (s Step) Crash(t *testing.T, w *World) {
 	t.Helper()
 	CrashAnywhere(t, w, func() (check func()) {
-		users := w.Users(Crowd)
+		users := w.MakeUsers(Crowd)
 		s.Before(w, users)
-		w.Quiet(w.Fanout)
+		w.RunAllJobs(w.Fanout)
 		s.Happen(w, users)
-		return func() { w.Agree(users...) }
+		return func() { w.CheckAgainstFacts(users...) }
 	})
 }
 
@@ -158,17 +158,17 @@ func (s Step) Crash(t *testing.T, w *World) {
 // a further ProjectSeen and Reconcile of each reader change nothing.
 func (s Step) CheckConverges(t *testing.T, w *World) {
 	t.Helper()
-	users := w.Users(Crowd)
+	users := w.MakeUsers(Crowd)
 	s.Before(w, users)
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 	s.Happen(w, users)
 	// A step without a job would prove nothing.
-	if waiting, _ := w.Jobs(); waiting == 0 {
+	if waiting, _ := w.CountJobs(); waiting == 0 {
 		t.Fatal("nothing is to be done")
 	}
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
+	w.RunAllJobs(w.Fanout)
+	w.CheckAgainstFacts(users...)
 	// The readers are projected once more: idempotent work changes no version. The version of a reader of pulled authors may change,
 	// because a node may have counted their posts in SQL before the reader's follow was projected.
 	versions, err := w.Redis.Versions(t.Context(), users)
@@ -184,8 +184,8 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 			t.Errorf("user %d got a new version without a change", users[i])
 		}
 	}
-	w.Agree(users...)
-	if _, dead := w.Jobs(); dead != 0 {
+	w.CheckAgainstFacts(users...)
+	if _, dead := w.CountJobs(); dead != 0 {
 		t.Errorf("%d dead jobs", dead)
 	}
 }
@@ -196,14 +196,14 @@ func (w *World) RunSome(count, checks int) error {
 	if checks < 0 {
 		checks = math.MaxInt64
 	}
-	ctx := newMortal(w.TB.Context(), checks)
+	ctx := newCountdownContext(w.TB.Context(), checks)
 	defer ctx.end()
 	_, err := w.runSome(ctx, count)
 	return err
 }
 
 // runSome claims jobs as a worker does and runs them under a context that ends. busy is false when none is due.
-func (w *World) runSome(ctx *mortal, count int) (busy bool, err error) {
+func (w *World) runSome(ctx *countdownContext, count int) (busy bool, err error) {
 	// The claim has the test's own context: it is the work that dies, and not the claim.
 	claimed, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), count, 30*time.Second)
 	if err != nil || len(claimed) == 0 {

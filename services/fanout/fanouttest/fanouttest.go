@@ -38,7 +38,7 @@ type World struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
 	Server    *redistest.Server // nil on the embedded Redis
-	Memory    *nodecache.Caches // the node cache
+	Caches    *nodecache.Caches // the node cache
 	IDs       *services.IDClock
 	Projector *projector.Projector
 	Fanout    *fanout.Fanout
@@ -50,7 +50,7 @@ type World struct {
 	fanoutConfig    fanout.Config
 	jobs            jobs.Config
 	features        []Feature
-	compared        []Comparison // see Compare
+	compared        []Comparison // see RegisterComparison
 	made            int          // the number of users made, which numbers their keys
 }
 
@@ -88,13 +88,13 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // Close fails if a test has killed the server
 	w.Redis = redis
-	w.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Caches = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.projectorConfig = projector.Config{
-		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
+		Store: w.Store, Redis: w.Redis, Activity: w.Caches.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
 	w.fanoutConfig = fanout.Config{Store: w.Store, Redis: w.Redis, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
-	w.jobs = jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
+	w.jobs = jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log, AfterCommitWithin: 5 * time.Second}
 	if options.Jobs != nil {
 		options.Jobs(&w.jobs)
 	}
@@ -146,30 +146,30 @@ func (w *World) Write(fn func(ctx context.Context, tx *sql.Tx) error) {
 	w.Must(w.Store.Write(ctx, func(tx *sql.Tx) error { return fn(ctx, tx) }))
 }
 
-// Users makes active users with documents: fan-out serves them, and their changes show without a rebuild, which would hide an
+// MakeUsers makes active users with documents: fan-out serves them, and their changes show without a rebuild, which would hide an
 // error of a script.
-func (w *World) Users(count int) []services.UserID {
+func (w *World) MakeUsers(count int) []services.UserID {
 	w.TB.Helper()
-	users := w.Strangers(count)
+	users := w.MakeStrangers(count)
 	for _, user := range users {
 		w.Must(w.Projector.Rebuild(w.TB.Context(), user))
 	}
 	return users
 }
 
-// Strangers makes users who were never seen: SQL knows their IDs, and Redis has nothing of them.
-func (w *World) Strangers(count int) []services.UserID {
+// MakeStrangers makes users who were never seen: SQL knows their IDs, and Redis has nothing of them.
+func (w *World) MakeStrangers(count int) []services.UserID {
 	w.TB.Helper()
 	keys := make([]string, count)
 	for i := range keys {
 		w.made++
 		keys[i] = fmt.Sprintf("user%04d", w.made)
 	}
-	return w.Named(keys...)
+	return w.MakeNamedUsers(keys...)
 }
 
-// Named makes users with these keys, as the host application does by naming them.
-func (w *World) Named(keys ...string) []services.UserID {
+// MakeNamedUsers makes users with these keys, as the host application does by naming them.
+func (w *World) MakeNamedUsers(keys ...string) []services.UserID {
 	w.TB.Helper()
 	users := make([]services.UserID, len(keys))
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -230,7 +230,7 @@ func (w *World) SetFollowMode(author, reader services.UserID, mode services.Foll
 func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
-	w.PostAs(author, id)
+	w.PostWithID(author, id)
 	return id
 }
 
@@ -268,8 +268,8 @@ func (w *World) Delete(id services.PostID) {
 	})
 }
 
-// Work runs all jobs that are due now, with the workers of one node.
-func (w *World) Work(f *fanout.Fanout) {
+// RunDueJobs runs all jobs that are due now, with the workers of one node.
+func (w *World) RunDueJobs(f *fanout.Fanout) {
 	w.TB.Helper()
 	// A job may queue others, also for a worker that has had its turn.
 	for busy := true; busy; {
@@ -282,17 +282,17 @@ func (w *World) Work(f *fanout.Fanout) {
 	}
 }
 
-// Quiet runs all jobs, including those that a dead node has leased or that are due within ten minutes, by letting time pass. Jobs
+// RunAllJobs runs all jobs, including those that a dead node has leased or that are due within ten minutes, by letting time pass. Jobs
 // planned for later stay.
-func (w *World) Quiet(f *fanout.Fanout) {
+func (w *World) RunAllJobs(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
-		w.Work(f)
+		w.RunDueJobs(f)
 		w.awaitLocks(f)
 		// Jobs planned for later than that do not count: reminders and ends of mutes are due hours ahead, and the loop would
 		// never end.
 		soon := w.Clock.Now().Add(10 * time.Minute)
-		waits, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyWaits(w.TB.Context(), w.Store, math.MaxInt64, soon, soon)
 		w.Must(err)
 		if !waits {
 			return
@@ -300,17 +300,17 @@ func (w *World) Quiet(f *fanout.Fanout) {
 		// The step is longer than a lease, and than the wait of a job that failed.
 		w.Clock.Advance(31 * time.Second)
 	}
-	waiting, dead := w.Jobs()
+	waiting, dead := w.CountJobs()
 	w.TB.Fatalf("%d jobs still wait after ten minutes, %d are dead", waiting, dead)
 }
 
-// awaitLocks runs jobs until none is due. Work skips a job that a transaction has locked. When a worker has died, PostgreSQL takes
+// awaitLocks runs jobs until none is due. RunDueJobs skips a job that a transaction has locked. When a worker has died, PostgreSQL takes
 // a while to end its transaction, in real time: the clock of the test does not move meanwhile.
 func (w *World) awaitLocks(f *fanout.Fanout) {
 	w.TB.Helper()
-	for late := time.After(10 * time.Second); ; w.Work(f) {
+	for late := time.After(10 * time.Second); ; w.RunDueJobs(f) {
 		now := w.Clock.Now()
-		due, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, now, now)
+		due, err := jobs.AnyWaits(w.TB.Context(), w.Store, math.MaxInt64, now, now)
 		w.Must(err)
 		if !due {
 			return
@@ -323,8 +323,8 @@ func (w *World) awaitLocks(f *fanout.Fanout) {
 	}
 }
 
-// Jobs returns how many jobs wait and how many are dead.
-func (w *World) Jobs() (waiting, dead int) {
+// CountJobs returns how many jobs wait and how many are dead.
+func (w *World) CountJobs() (waiting, dead int) {
 	w.TB.Helper()
 	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.Store)
 	w.Must(err)
@@ -347,9 +347,9 @@ func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	return page.Entries
 }
 
-// Agree compares the documents and inboxes of users with the facts: both must exist, and their list and count must equal the list
+// CheckAgainstFacts compares the documents and inboxes of users with the facts: both must exist, and their list and count must equal the list
 // and the count from SQL.
-func (w *World) Agree(users ...services.UserID) {
+func (w *World) CheckAgainstFacts(users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
 		if difference := w.Difference(user); difference != "" {
@@ -382,10 +382,10 @@ func (w *World) Difference(user services.UserID) string {
 	count, err := posts.CountPushed(ctx, w.Store, user, seen, services.Retention+1)
 	w.Must(err)
 	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
-	pulled, err := posts.PulledBy(ctx, w.Store, user)
+	pulled, err := posts.PullAuthorsOf(ctx, w.Store, user)
 	w.Must(err)
 	want.Pulled = append(want.Pulled, pulled...)
-	got.Pulled = ByAuthor(document.Pulled)
+	got.Pulled = SortedByAuthor(document.Pulled)
 	difference := gocmp.Diff(want, got)
 	for _, compare := range w.compared {
 		difference += compare(w, user, document)
@@ -393,7 +393,7 @@ func (w *World) Difference(user services.UserID) string {
 	return difference
 }
 
-// ByAuthor sorts a copy of a list by author.
-func ByAuthor(authors []services.FollowedAuthor) []services.FollowedAuthor {
+// SortedByAuthor sorts a copy of a list by author.
+func SortedByAuthor(authors []services.FollowedAuthor) []services.FollowedAuthor {
 	return slices.SortedFunc(slices.Values(authors), func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 }

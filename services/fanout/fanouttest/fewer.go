@@ -6,12 +6,12 @@ import (
 	"tidings/tests/histories"
 )
 
-// FewerOn is histories.Fewer for histories that run on both engine pairs. On the embedded one, which the race detector makes slow,
+// ReduceHistories is histories.Reduce for histories that run on both engine pairs. On the embedded one, which the race detector makes slow,
 // it runs half of them. That pair is there for its own statements and scripts, and few histories run all of these.
-func FewerOn(t *testing.T, w *World, part int) {
+func ReduceHistories(t *testing.T, w *World, part int) {
 	t.Helper()
 	if w.Server == nil {
 		part *= 2
 	}
-	histories.Fewer(t, part)
+	histories.Reduce(t, part)
 }

@@ -26,12 +26,12 @@ func (w *World) Install(feature Feature) {
 	feature(w, w.Fanout)
 }
 
-// Compare adds a comparison to Difference.
-func (w *World) Compare(compare Comparison) { w.compared = append(w.compared, compare) }
+// RegisterComparison adds a comparison to Difference.
+func (w *World) RegisterComparison(compare Comparison) { w.compared = append(w.compared, compare) }
 
-// CompareCounts adds the counts of notifications to Difference; facts reads them from SQL.
-func (w *World) CompareCounts(facts func(ctx context.Context, user services.UserID) ([]services.CategoryCounts, error)) {
-	w.Compare(func(w *World, user services.UserID, document rdb.Document) string {
+// RegisterCountsComparison adds the counts of notifications to Difference; facts reads them from SQL.
+func (w *World) RegisterCountsComparison(facts func(ctx context.Context, user services.UserID) ([]services.CategoryCounts, error)) {
+	w.RegisterComparison(func(w *World, user services.UserID, document rdb.Document) string {
 		w.TB.Helper()
 		var got, want []services.CategoryCounts
 		if document.Ready {
@@ -81,9 +81,9 @@ func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 func (w *World) AnotherNodeWith(redis nodecache.CopyStore, change func(*projector.Config)) *World {
 	// A copy of the world shares the engines and the clock. The fields that are set below are its own.
 	other := *w
-	other.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
+	other.Caches = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
-	other.projectorConfig.Activity = other.Memory.Activity
+	other.projectorConfig.Activity = other.Caches.Activity
 	other.projectorConfig.IDs, other.fanoutConfig.IDs = other.IDs, other.IDs
 	if change != nil {
 		change(&other.projectorConfig)

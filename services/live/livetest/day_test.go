@@ -10,7 +10,7 @@ import (
 
 var now = time.Date(2026, 3, 14, 12, 34, 56, 0, time.UTC)
 
-func TestADay(t *testing.T) {
+func TestADayHasTheRequestedShows(t *testing.T) {
 	size := Size{Shows: 2000, Live: 100, Hosts: 200, Viewers: 300, Most: 150}
 	d := NewDay(now, size, 1)
 	starts := map[time.Time]int{}

@@ -17,7 +17,7 @@ import (
 // New makes the live service of a world's node, with this node's own cache, for tests of other packages that need shows.
 func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	s := live.New(live.Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Log: w.Caches.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Limits: limits,
 	})
 	w.Shows = s
@@ -58,17 +58,17 @@ func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) servi
 func Start(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
 	now := w.Clock.Now()
-	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
+	applyEach(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
 }
 
 // End ends shows at a time. Jobs fan out the replays.
 func End(w *fanouttest.World, at time.Time, ids ...services.PostID) {
 	w.TB.Helper()
-	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
+	applyEach(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
 }
 
-// each applies a command for each show, all in one transaction, as one batch of ingest would.
-func each(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
+// applyEach applies a command for each show, all in one transaction, as one batch of ingest would.
+func applyEach(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
 	w.TB.Helper()
 	shows, err := Service(w).Memory.Shows(w.TB.Context(), ids)
 	w.Must(err)
@@ -82,7 +82,7 @@ func each(w *fanouttest.World, ids []services.PostID, command func(host services
 // Replays returns the replays that boards show of a user's list in Redis, newest first. A missing list is made first.
 func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
 	w.TB.Helper()
-	_, err := Service(w).Board(w.TB.Context(), user, live.Ask{First: services.Retention})
+	_, err := Service(w).Board(w.TB.Context(), user, live.BoardRequest{First: services.Retention})
 	w.Must(err)
 	// The stored list begins with its mark. Then the replays follow, the oldest first.
 	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]

@@ -15,15 +15,15 @@ import (
 	"tidings/services/sql"
 )
 
-// New makes the notifications of a world's node, and lets Agree compare their counts with the facts.
+// New makes the notifications of a world's node, and lets CheckAgainstFacts compare their counts with the facts.
 func New(w *fanouttest.World) *notifications.Service {
-	compare(w)
+	registerComparison(w)
 	return makeService(w, w.Fanout)
 }
 
 // Install is New for the world's node and for nodes made later.
 func Install(w *fanouttest.World) {
-	compare(w)
+	registerComparison(w)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { makeService(w, f) })
 }
 
@@ -32,9 +32,9 @@ func makeService(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
 	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
-// compare lets Agree compare the counts in documents with the facts.
-func compare(w *fanouttest.World) {
-	w.CompareCounts(func(_ context.Context, user services.UserID) ([]services.CategoryCounts, error) {
+// registerComparison lets CheckAgainstFacts compare the counts in documents with the facts.
+func registerComparison(w *fanouttest.World) {
+	w.RegisterCountsComparison(func(_ context.Context, user services.UserID) ([]services.CategoryCounts, error) {
 		return Counts(w, user), nil
 	})
 }

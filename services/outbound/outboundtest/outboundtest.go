@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// ServerOfNames starts a server whose certificate has other names, and returns its address: https://localhost and a port. The
+// StartServerWithNames starts a server whose certificate has other names, and returns its address: https://localhost and a port. The
 // error of a request to the server contains these names, which can have any ASCII characters. The test's end stops the
 // server.
-func ServerOfNames(t testing.TB, names ...string) (address string) {
+func StartServerWithNames(t testing.TB, names ...string) (address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

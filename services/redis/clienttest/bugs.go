@@ -10,9 +10,9 @@ import (
 	"tidings/tests/histories"
 )
 
-// few is the least number of histories that run with each commit on every engine, beside the histories that are known to find a
+// minHistories is the least number of histories that run with each commit on every engine, beside the histories that are known to find a
 // bug.
-const few = 10
+const minHistories = 10
 
 // Replacements are an injected bug in scripts. Each replaces a text that occurs once in its script.
 type Replacements []replacement
@@ -23,8 +23,8 @@ type replacement struct {
 	old, new string
 }
 
-// In makes the injected bug that replaces one text of a script.
-func In(script *redis.Script, old, new string) Replacements {
+// Replace makes the injected bug that replaces one text of a script.
+func Replace(script *redis.Script, old, new string) Replacements {
 	return Replacements{{script, old, new}}
 }
 
@@ -40,8 +40,8 @@ type Bug[Work any] struct {
 	Known   int // a history that finds it; FindBugs looks for another if this one no longer does
 }
 
-// Break injects the bug into the work of a history. FindBugs injects what Scripts has.
-func (b Bug[Work]) Break(work Work) {
+// Inject injects the bug into the work of a history. FindBugs injects what Scripts has.
+func (b Bug[Work]) Inject(work Work) {
 	if b.Work != nil {
 		b.Work(work)
 	}
@@ -57,12 +57,12 @@ func Script(name string) *redis.Script {
 	return scripts[at]
 }
 
-// Histories are the numbers of the histories to run: the first few, all up to full if the full set is asked for, and the
+// HistoryNumbers are the numbers of the histories to run: the first few, all up to full if the full set is asked for, and the
 // histories that once found a bug, because these are worth repeating.
-func Histories[Work any](t *testing.T, full int, bugs map[string]Bug[Work]) map[int]bool {
+func HistoryNumbers[Work any](t *testing.T, full int, bugs map[string]Bug[Work]) map[int]bool {
 	t.Helper()
 	all := map[int]bool{}
-	for i := range histories.Number(t, max(few, full/10), full) {
+	for i := range histories.Number(t, max(minHistories, full/10), full) {
 		all[i] = true
 	}
 	for _, bug := range bugs {
@@ -102,7 +102,7 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 			}
 			first, _, _ := strings.Cut(err.Error(), "\n")
 			t.Logf("%s: found by %d: %s", name, number, first)
-			if number != bug.Known && number >= few {
+			if number != bug.Known && number >= minHistories {
 				t.Errorf("history %d finds it and is not tried with each commit: make it known", number)
 			}
 		})

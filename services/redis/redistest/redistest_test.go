@@ -28,7 +28,7 @@ func dial(t *testing.T, url string) *redis.Client {
 	return client
 }
 
-func TestEveryServerIsItsOwn(t *testing.T) {
+func TestServersShareNoData(t *testing.T) {
 	a, b := dial(t, Redis(t)), dial(t, Redis(t))
 	if err := a.Set(t.Context(), "key", 1, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestABrokenClusterIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-func TestAPausedClusterIsWokenForTheNext(t *testing.T) {
+func TestAPausedClusterIsResumedForTheNextTest(t *testing.T) {
 	var paused string
 	t.Run("pause", func(t *testing.T) {
 		url, servers := ClusterServers(t)

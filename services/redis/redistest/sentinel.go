@@ -82,7 +82,7 @@ func checkKnowsAll(ctx context.Context, client *redis.Client) error {
 	return checkInfo(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinels))
 }
 
-// takeIdleSentinels takes a sound set that another test has given back; nil if there is none.
+// takeIdleSentinels takes an unchanged set that another test has given back; nil if there is none.
 func takeIdleSentinels(tb testing.TB) []*Server {
 	tb.Helper()
 	idleSentinels.mu.Lock()
@@ -90,7 +90,7 @@ func takeIdleSentinels(tb testing.TB) []*Server {
 	for last := len(idleSentinels.sets) - 1; last >= 0; last-- {
 		set := idleSentinels.sets[last]
 		idleSentinels.sets = idleSentinels.sets[:last]
-		if !sound(set) { // the machine stalled for so long while the set was idle that the sentinels chose another master
+		if !isUnchanged(set) { // the machine stalled for so long while the set was idle that the sentinels chose another master
 			removeAll(set)
 			continue
 		}
@@ -103,9 +103,9 @@ func takeIdleSentinels(tb testing.TB) []*Server {
 	return nil
 }
 
-// giveBackSentinels keeps a sound set for a later test and removes any other.
+// giveBackSentinels keeps an unchanged set for a later test and removes any other.
 func giveBackSentinels(set []*Server) {
-	if !diesWithUs || !sound(set) {
+	if !diesWithUs || !isUnchanged(set) {
 		removeAll(set)
 		return
 	}
@@ -114,8 +114,8 @@ func giveBackSentinels(set []*Server) {
 	idleSentinels.sets = append(idleSentinels.sets, set)
 }
 
-// sound reports whether a set is unchanged: its master is still the first one, and all servers run.
-func sound(set []*Server) bool {
+// isUnchanged reports whether a set is unchanged: its master is still the first one, and all servers run.
+func isUnchanged(set []*Server) bool {
 	err := set[0].do(func(ctx context.Context, client *redis.Client) error {
 		return errors.Join(checkInfo(client.Info(ctx, "replication"), "role:master"), checkInfo(client.Info(ctx, "replication"), "connected_slaves:1"))
 	})

@@ -6,10 +6,10 @@ import (
 	"tidings/services/sql"
 )
 
-// Beside runs first in a transaction on PostgreSQL, then starts second while the transaction is open, and returns both errors. The
+// RunBeside runs first in a transaction on PostgreSQL, then starts second while the transaction is open, and returns both errors. The
 // transaction ends as soon as second waits for one of its locks, or has ended. If the transaction is run again, second is not started
 // again.
-func Beside(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second func() error) (firstErr, secondErr error) {
+func RunBeside(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second func() error) (firstErr, secondErr error) {
 	t.Helper()
 	var done chan error
 	firstErr = db.Write(t.Context(), func(tx *sql.Tx) error {

@@ -34,16 +34,16 @@ func Equal(t Tester, got, want any) {
 	}
 }
 
-// Coded ends the test when an error has another code; "" is the code of no error.
-func Coded(t Tester, err error, want services.Code) {
+// WantCode ends the test when an error has another code; "" is the code of no error.
+func WantCode(t Tester, err error, want services.Code) {
 	t.Helper()
 	if services.CodeOf(err) != want {
 		t.Fatalf("the error has the code %q, want %q: %v", services.CodeOf(err), want, err)
 	}
 }
 
-// OneCoded ends the test unless exactly one of some calls failed, with the given code.
-func OneCoded(t Tester, want services.Code, errs ...error) {
+// WantOneCode ends the test unless exactly one of some calls failed, with the given code.
+func WantOneCode(t Tester, want services.Code, errs ...error) {
 	t.Helper()
 	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	if len(failed) != 1 || services.CodeOf(failed[0]) != want {

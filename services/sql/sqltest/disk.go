@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SmallDisk mounts an empty file system of a size, such as "8m", on a folder until the test's end. It returns false where that is
+// MountSmallDisk mounts an empty file system of a size, such as "8m", on a folder until the test's end. It returns false where that is
 // not possible: it needs root on Linux.
-func SmallDisk(tb testing.TB, folder, size string) (mounted bool) {
+func MountSmallDisk(tb testing.TB, folder, size string) (mounted bool) {
 	tb.Helper()
 	if err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", folder).Run(); err != nil {
 		return false
@@ -26,7 +26,7 @@ func SmallDisk(tb testing.TB, folder, size string) (mounted bool) {
 	return true
 }
 
-// DatabaseOnSmallDisk is Database with its files on a file system of a size. The folder is "" where SmallDisk is not possible. The
+// DatabaseOnSmallDisk is Database with its files on a file system of a size. The folder is "" where MountSmallDisk is not possible. The
 // database can be used until the test ends.
 func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder string) {
 	tb.Helper()
@@ -34,7 +34,7 @@ func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder st
 	if err := os.Mkdir(mount, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	if !SmallDisk(tb, mount, size) {
+	if !MountSmallDisk(tb, mount, size) {
 		return "", ""
 	}
 	tb.Cleanup(s.Stop) // before the file system is unmounted

@@ -24,14 +24,14 @@ import (
 
 // Server is a PostgreSQL server on a unix socket in a folder of its own.
 type Server struct {
-	bin     string              // the folder of PostgreSQL's programs
-	dir     string              // the data and the socket
-	account *syscall.Credential // nil: the test's own
-	keeper  *exec.Cmd           // runs keeperScript
-	leash   *os.File            // while it is open the keeper waits
-	made    atomic.Int64        // the number of databases that copyOf has made
-	idle    chan *pgx.Conn      // at most one connection for the next admin statement
-	tests   atomic.Int64        // the number of running tests that have a database, once for each database
+	bin         string              // the folder of PostgreSQL's programs
+	dir         string              // the data and the socket
+	account     *syscall.Credential // nil: the test's own
+	keeper      *exec.Cmd           // runs keeperScript
+	keeperInput *os.File            // while it is open the keeper waits
+	made        atomic.Int64        // the number of databases that copyOf has made
+	idle        chan *pgx.Conn      // at most one connection for the next admin statement
+	tests       atomic.Int64        // the number of running tests that have a database, once for each database
 }
 
 // keeperScript starts the server and ends it when its standard input ends: by Stop, or because the test binary has
@@ -81,8 +81,8 @@ func NewServer(tb testing.TB) *Server {
 	return server
 }
 
-// NewDurable starts a server outside of a test, for programs that measure: it waits for the disk, as a server in production does.
-func NewDurable() (*Server, error) { return startServer(settings) }
+// NewDurableServer starts a server outside of a test, for programs that measure: it waits for the disk, as a server in production does.
+func NewDurableServer() (*Server, error) { return startServer(settings) }
 
 // Close ends the server and deletes its data.
 func (s *Server) Close() { s.end("") }
@@ -129,8 +129,8 @@ func (s *Server) create(ctx context.Context, name, template string) error {
 	})
 }
 
-// Lock locks a table of a database until release or the test's end: every read and write of it waits.
-func Lock(tb testing.TB, url, table string) (release func()) {
+// LockTable locks a table of a database until release or the test's end: every read and write of it waits.
+func LockTable(tb testing.TB, url, table string) (release func()) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), url)
 	if err == nil {
@@ -298,13 +298,13 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	}
 	defer log.Close()
 	// The keeper reads from the pipe. However the test binary ends, the pipe is closed, and the keeper ends the server.
-	in, leash, err := os.Pipe()
+	in, keeperInput, err := os.Pipe()
 	if err != nil {
 		return false, err
 	}
 	defer in.Close()
-	// leash is the test binary's end of the pipe. No other process has it: the kernel closes it with the process.
-	s.leash = leash
+	// keeperInput is the test binary's end of the pipe. No other process has it: the kernel closes it with the process.
+	s.keeperInput = keeperInput
 	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
 	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log
 	if err := s.keeper.Start(); err != nil {
@@ -333,14 +333,14 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 
 // end tells the keeper how the server shall end, and waits for both. The empty word deletes the data too.
 func (s *Server) end(word string) {
-	if s.leash == nil {
+	if s.keeperInput == nil {
 		return
 	}
 	if word != "" {
-		_, _ = fmt.Fprintln(s.leash, word)
+		_, _ = fmt.Fprintln(s.keeperInput, word)
 	}
-	_ = s.leash.Close()
-	s.leash = nil
+	_ = s.keeperInput.Close()
+	s.keeperInput = nil
 	_ = s.keeper.Wait() // the exit code of a server that was ended says nothing
 }
 

@@ -26,16 +26,16 @@ type Boards interface {
 // AddEvents mixes more kinds of events into the history.
 func (w *World) AddEvents(kinds ...int) { w.deck = append(w.deck, kinds...) }
 
-// Rarity is the number of events of a kind to add so that the kind is rarer than the others.
-func (w *World) Rarity() int { return len(w.deck)/8 + 1 }
+// RareEventCount is the number of events of a kind to add so that the kind is rarer than the others.
+func (w *World) RareEventCount() int { return len(w.deck)/8 + 1 }
 
-// Since is when a reader followed an author.
-func (w *World) Since(reader, author services.UserID) (since services.PostID, follows bool) {
+// FollowedSince is when a reader followed an author.
+func (w *World) FollowedSince(reader, author services.UserID) (since services.PostID, follows bool) {
 	since, follows = w.edges[edge{reader, author}]
 	return since, follows
 }
 
-// Queued reports whether a worker is queued whose name the function accepts.
-func (w *World) Queued(such func(name string) bool) bool {
+// HasQueued reports whether a worker is queued whose name the function accepts.
+func (w *World) HasQueued(such func(name string) bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool { return such(worker.name) })
 }

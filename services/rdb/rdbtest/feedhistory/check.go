@@ -113,13 +113,13 @@ func (w *World) Check() error {
 		if err := now.fault(); err != nil {
 			return fmt.Errorf("user %d: %w", user, err)
 		}
-		before, had := w.shown[user]
-		// The next reader rebuilds a view that is not whole. The state shown last stays in w.shown, and the rebuilt state is
+		before, had := w.lastSnapshots[user]
+		// The next reader rebuilds a view that is not whole. The state shown last stays in w.lastSnapshots, and the rebuilt state is
 		// compared with it.
 		if !now.whole || now.st != "1" {
 			continue // no reader sees this state
 		}
-		w.shown[user] = now
+		w.lastSnapshots[user] = now
 		if !had {
 			continue
 		}

@@ -28,7 +28,7 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	pause()
 	followers := w.Followers(author, 0)
 	for len(followers) > 0 {
-		size := min(Chunk, len(followers))
+		size := min(ChunkSize, len(followers))
 		after, to := followers[0]-1, followers[size-1]
 		w.Enqueue(fmt.Sprintf("chunk %d of %d, remove %v", to, id, remove), func(pause func()) error {
 			return w.chunk(pause, id, remove, after, to)
@@ -51,12 +51,12 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 		return nil
 	}
 	pause()
-	var adds []rdb.Add
+	var adds []rdb.InboxPost
 	var readers []services.UserID
 	for _, reader := range w.Followers(post.Author, after) {
 		if reader <= to {
 			counts := id > w.edges[edge{reader, post.Author}]
-			adds = append(adds, rdb.Add{Reader: reader, Entry: services.FeedEntry{Post: id, Author: post.Author, Counts: counts}})
+			adds = append(adds, rdb.InboxPost{Reader: reader, Entry: services.FeedEntry{Post: id, Author: post.Author, Counts: counts}})
 			readers = append(readers, reader)
 		}
 	}
@@ -82,7 +82,7 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 // addAgain rereads one post and one edge for one reader, until no removal comes between the stamp and the write. The program
 // bounds the tries too, and leaves the rest to the job's next run.
 func (w *World) addAgain(pause func(), reader services.UserID, id services.PostID) error {
-	for range Rounds {
+	for range MaxTries {
 		stamp, err := w.Client.StampOf(w.Ctx, reader)
 		if err != nil || stamp == 0 {
 			return err
@@ -108,13 +108,13 @@ func (w *World) addAgain(pause func(), reader services.UserID, id services.PostI
 			return err
 		}
 	}
-	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, Rounds)
+	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, MaxTries)
 }
 
 // reconcile makes a reader's posts of an author agree with the current edge: after a follow and an unfollow alike, because
 // their jobs may be queued in another order than that of the facts.
 func (w *World) reconcile(pause func(), reader, author services.UserID) error {
-	for range Rounds {
+	for range MaxTries {
 		stamp, err := w.Client.StampOf(w.Ctx, reader)
 		if err != nil || stamp == 0 {
 			return err
@@ -148,7 +148,7 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 				continue
 			}
 		}
-		posts := w.ids(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
+		posts := w.matchingPosts(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
 		entries := make([]services.FeedEntry, min(len(posts), w.depth))
 		for i := range entries {
 			entries[i] = services.FeedEntry{Post: posts[i], Author: author, Counts: posts[i] > since}
@@ -163,7 +163,7 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 			return w.sweep(pause, reader, author, posts)
 		}
 	}
-	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, Rounds)
+	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, MaxTries)
 }
 
 // sweep removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals
@@ -172,7 +172,7 @@ func (w *World) sweep(pause func(), reader, author services.UserID, alive []serv
 	if !w.sweeps {
 		return nil
 	}
-	posts, err := w.Client.AuthorInInbox(w.Ctx, reader, author)
+	posts, err := w.Client.AuthorPostsInInbox(w.Ctx, reader, author)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (w *World) sweep(pause func(), reader, author services.UserID, alive []serv
 
 // rebuild begins a rebuild, reads the facts and merges them, in this order.
 func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
-	for range Rounds {
+	for range MaxTries {
 		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, rdb.RebuildMode{Visit: true, Refill: refill})
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 			return err
 		}
 	}
-	return fmt.Errorf("rebuild of %d: refused %d times", user, Rounds)
+	return fmt.Errorf("rebuild of %d: refused %d times", user, MaxTries)
 }
 
 // projectSeen writes a user's seen position into Redis, as the facts had it when the job began.

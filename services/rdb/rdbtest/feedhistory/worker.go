@@ -50,5 +50,5 @@ func (w *worker) kill() {
 
 // Enqueue queues a job under a name for the trace.
 func (w *World) Enqueue(name string, do func(pause func()) error) {
-	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stalls) == 0})
+	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stepsPerStall) == 0})
 }

@@ -30,27 +30,27 @@ type World struct {
 	Boards Boards // nil: no user has a board
 
 	// Values that are drawn once for a history: see mix and newWorld.
-	deck    []int  // event kinds to draw from
-	pair    bool   // every event concerns the same two people
-	losable [2]int // which keys of a user may be lost, as the range [from, to) of the document and the inbox
-	stalls  int    // one in this many steps of a worker is followed by a long pause
+	deck          []int  // event kinds to draw from
+	pair          bool   // every event concerns the same two people
+	losable       [2]int // which keys of a user may be lost, as the range [from, to) of the document and the inbox
+	stepsPerStall int    // one in this many steps of a worker is followed by a long pause
 
 	// The maps below are the facts. A transaction is one write to them: between two pauses only the current step runs.
-	posts map[services.PostID]*services.Post
-	edges map[edge]services.PostID            // the time of the follow
-	seen  map[services.UserID]services.PostID // up to which post each user has seen the feed
-	pulls map[services.UserID]bool            // authors whose posts are pulled: their followers' documents must name them
-	last  services.PostID                     // greatest ID that was assigned
-	held  []services.PostID                   // IDs assigned to transactions that have not committed
+	posts          map[services.PostID]*services.Post
+	edges          map[edge]services.PostID            // the time of the follow
+	seen           map[services.UserID]services.PostID // up to which post each user has seen the feed
+	pulls          map[services.UserID]bool            // authors whose posts are pulled: their followers' documents must name them
+	last           services.PostID                     // greatest ID that was assigned
+	uncommittedIDs []services.PostID                   // IDs assigned to transactions that have not committed
 
 	// queue has the jobs that have not ended. Their order does not matter: any of them may run next.
-	queue []*worker
-	shown map[services.UserID]snapshot // the state that readers saw last, for comparison with the state after the next step
-	trace []string                     // a line for each event and step, printed with a failure
+	queue         []*worker
+	lastSnapshots map[services.UserID]snapshot // the state that readers saw last, for comparison with the state after the next step
+	trace         []string                     // a line for each event and step, printed with a failure
 
-	Rereads bool // false is an injected bug: a removal does not read its edge again
-	late    bool // an injected bug: followers' documents name an author before the author is stored as pulled
-	sweeps  bool // false is an injected bug: a follow does not look for posts that were deleted before it
+	Rereads       bool // false is an injected bug: a removal does not read its edge again
+	namesTooEarly bool // an injected bug: followers' documents name an author before the author is stored as pulled
+	sweeps        bool // false is an injected bug: a follow does not look for posts that were deleted before it
 	// depth is the number of an author's posts that a follow reads: one more than an inbox holds, so that the inbox is
 	// trimmed and has a floor.
 	depth int
@@ -60,28 +60,28 @@ type World struct {
 type edge struct{ reader, author services.UserID }
 
 const (
-	people = 3 // in one history
-	// Chunk is the greatest number of followers in a chunk.
-	Chunk = 2
-	// Rounds is how often work that was refused is tried before the history fails.
-	Rounds = 20
-	// worldEntries is how many posts an inbox can hold.
-	worldEntries = services.Retention + 32
+	maxPeople = 3 // in one history
+	// ChunkSize is the greatest number of followers in a chunk.
+	ChunkSize = 2
+	// MaxTries is how often work that was refused is tried before the history fails.
+	MaxTries = 20
+	// inboxCapacity is how many posts an inbox can hold.
+	inboxCapacity = services.Retention + 32
 )
 
 // newWorld makes the people and the mix of a history. Everything that differs between histories comes from the seed.
 func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
 	w := &World{
-		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), Rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
+		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), Rereads: true, sweeps: true, depth: inboxCapacity + 1, last: 1 << 21,
 		posts: map[services.PostID]*services.Post{}, edges: map[edge]services.PostID{},
-		seen: map[services.UserID]services.PostID{}, shown: map[services.UserID]snapshot{},
+		seen: map[services.UserID]services.PostID{}, lastSnapshots: map[services.UserID]snapshot{},
 	}
-	for i := range 2 + w.Random.IntN(people-1) {
+	for i := range 2 + w.Random.IntN(maxPeople-1) {
 		w.Users = append(w.Users, first+services.UserID(i))
 	}
 	// Each history has its own mix of events and stalls: a bug that needs many stalls, or none, does not show in an average
 	// history.
-	w.deck, w.pair, w.stalls = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
+	w.deck, w.pair, w.stepsPerStall = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
 	w.losable = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
 	return w
 }
@@ -126,16 +126,16 @@ const (
 	kinds
 )
 
-// Only some histories have these kinds: flip is for pulled authors, and BoardKinds is the first kind for boards.
+// Only some histories have these kinds: pull is for pulled authors, and BoardKinds is the first kind for boards.
 const (
-	flip = kinds + iota
+	pull = kinds + iota
 	BoardKinds
 )
 
 // Run runs the history of a number: the same number gives the same history. Each number has people of its own, with IDs from
 // first on. prepare changes the world before the history runs.
 func Run(ctx context.Context, client *rdb.Projections, number int, first services.UserID, prepare func(*World)) error {
-	w := newWorld(ctx, client, uint64(number), first+services.UserID(number*people))
+	w := newWorld(ctx, client, uint64(number), first+services.UserID(number*maxPeople))
 	prepare(w)
 	return w.run(30 + number%3*30)
 }
@@ -171,8 +171,8 @@ func (w *World) event() error {
 	case unfollow:
 		if follows {
 			delete(w.edges, edge{user, other})
-			w.Say("%d unfollows %d", user, other)
-			w.projectEdge(user, other)
+			w.Tracef("%d unfollows %d", user, other)
+			w.queueEdgeJob(user, other)
 			if w.Random.IntN(3) == 0 {
 				w.follow(user, other)
 			}
@@ -180,13 +180,13 @@ func (w *World) event() error {
 	case remove:
 		if id, ok := w.anyPost(); ok && !w.posts[id].Deleted {
 			w.posts[id].Deleted = true
-			w.Say("post %d is deleted", id)
+			w.Tracef("post %d is deleted", id)
 			w.Enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.fanOut(pause, id, true) })
 		}
 	case see:
 		if id, ok := w.anyPost(); ok {
 			w.seen[user] = max(w.seen[user], id)
-			w.Say("%d has seen up to %d", user, id)
+			w.Tracef("%d has seen up to %d", user, id)
 			w.Enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.projectSeen(pause, user) })
 		}
 	case lose:
@@ -195,8 +195,8 @@ func (w *World) event() error {
 		return w.visit(user)
 	case work:
 		return w.work(true)
-	case flip:
-		w.flip(other)
+	case pull:
+		w.makePulled(other)
 	default:
 		return w.Boards.Event(kind, user, other)
 	}
@@ -207,13 +207,13 @@ func (w *World) event() error {
 func (w *World) follow(reader, author services.UserID) {
 	since := w.NextID()
 	w.edges[edge{reader, author}] = since
-	w.Say("%d follows %d since %d", reader, author, since)
-	w.projectEdge(reader, author)
+	w.Tracef("%d follows %d since %d", reader, author, since)
+	w.queueEdgeJob(reader, author)
 }
 
-// projectEdge queues a job that projects an edge. If a job of this edge is queued already, the two may be claimed together and
+// queueEdgeJob queues a job that projects an edge. If a job of this edge is queued already, the two may be claimed together and
 // become one.
-func (w *World) projectEdge(reader, author services.UserID) {
+func (w *World) queueEdgeJob(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.Random.IntN(2) == 0 {
 		w.queue = slices.DeleteFunc(w.queue, func(other *worker) bool { return other.name == name && other.next == nil })
@@ -225,15 +225,15 @@ func (w *World) projectEdge(reader, author services.UserID) {
 func (w *World) publish(author services.UserID) {
 	id := w.NextID()
 	if w.Random.IntN(6) == 0 {
-		w.held = append(w.held, id)
+		w.uncommittedIDs = append(w.uncommittedIDs, id)
 		return
 	}
 	// Transactions commit in another order than they take their IDs: an older post may come after a newer one was seen.
-	if len(w.held) > 0 && w.Random.IntN(3) == 0 {
-		id, w.held = w.held[0], w.held[1:]
+	if len(w.uncommittedIDs) > 0 && w.Random.IntN(3) == 0 {
+		id, w.uncommittedIDs = w.uncommittedIDs[0], w.uncommittedIDs[1:]
 	}
 	w.posts[id] = &services.Post{ID: id, Author: author}
-	w.Say("%d posts %d", author, id)
+	w.Tracef("%d posts %d", author, id)
 	w.Enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.fanOut(pause, id, false) })
 }
 
@@ -241,7 +241,7 @@ func (w *World) publish(author services.UserID) {
 func (w *World) lose(user services.UserID) error {
 	// No reader may see the loss as an empty feed, so the check comes before anything is rebuilt.
 	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.losable[0]:w.losable[1]]
-	w.Say("lost: %v", keys)
+	w.Tracef("lost: %v", keys)
 	if err := w.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
 		return err
 	}
@@ -288,11 +288,11 @@ func (w *World) work(trouble bool) error {
 	worker.stalled = false
 	// A second worker takes the job, as if the lease of the first had ended while it still runs: both workers go on.
 	if trouble && w.Random.IntN(12) == 0 {
-		w.Say("%s: taken by another as well", worker.name)
+		w.Tracef("%s: taken by another as well", worker.name)
 		w.Enqueue(worker.name, worker.do)
 	}
 	if trouble && worker.next != nil && w.Random.IntN(12) == 0 {
-		w.Say("%s: died", worker.name)
+		w.Tracef("%s: died", worker.name)
 		worker.kill()
 		return nil
 	}
@@ -303,7 +303,7 @@ func (w *World) work(trouble bool) error {
 		err, more := worker.next()
 		if !more {
 			w.queue = slices.Delete(w.queue, at, at+1)
-			w.Say("%s: done", worker.name)
+			w.Tracef("%s: done", worker.name)
 			return w.Check()
 		}
 		if err == nil {
@@ -312,15 +312,15 @@ func (w *World) work(trouble bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", worker.name, err)
 		}
-		if worker.stalled = w.Random.IntN(w.stalls) == 0; worker.stalled {
-			w.Say("%s: stalls", worker.name)
+		if worker.stalled = w.Random.IntN(w.stepsPerStall) == 0; worker.stalled {
+			w.Tracef("%s: stalls", worker.name)
 			return nil
 		}
 	}
 }
 
-// Say adds a line to the trace.
-func (w *World) Say(format string, args ...any) {
+// Tracef adds a line to the trace.
+func (w *World) Tracef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
@@ -329,7 +329,7 @@ func (w *World) anyone() services.UserID { return w.Users[w.Random.IntN(len(w.Us
 
 // anyPost is one of all posts, deleted ones included.
 func (w *World) anyPost() (services.PostID, bool) {
-	ids := w.ids(func(*services.Post) bool { return true })
+	ids := w.matchingPosts(func(*services.Post) bool { return true })
 	if len(ids) == 0 {
 		return 0, false
 	}
@@ -342,8 +342,8 @@ func (w *World) NextID() services.PostID {
 	return w.last
 }
 
-// ids are the matching posts, newest first.
-func (w *World) ids(fits func(*services.Post) bool) []services.PostID {
+// matchingPosts are the posts that fit, newest first.
+func (w *World) matchingPosts(fits func(*services.Post) bool) []services.PostID {
 	var ids []services.PostID
 	for id, post := range w.posts {
 		if fits(post) {
@@ -358,7 +358,7 @@ func (w *World) ids(fits func(*services.Post) bool) []services.PostID {
 // homeFeed is a reader's feed by the facts, newest first.
 func (w *World) homeFeed(reader services.UserID) []services.FeedEntry {
 	var entries []services.FeedEntry
-	for _, id := range w.ids(func(post *services.Post) bool { return !post.Deleted }) {
+	for _, id := range w.matchingPosts(func(post *services.Post) bool { return !post.Deleted }) {
 		author := w.posts[id].Author
 		since, follows := w.edges[edge{reader, author}]
 		if follows || author == reader {
