@@ -31,6 +31,10 @@ func (i *interruptedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) er
 	return i.DB.Write(ctx, func(tx *sql.Tx) error {
 		err := fn(tx)
 		if happens := i.within[i.writes]; happens != nil && err == nil {
+			// A busy machine may need long for it, and the server would end a transaction that is silent for too long.
+			if _, err := tx.Lines(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+				return err
+			}
 			happens()
 		}
 		return err

@@ -3,11 +3,17 @@ package sql_test
 import (
 	"context"
 	stdsql "database/sql"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -108,5 +114,60 @@ func TestAMigrationThatWasTooSlowIsTriedAgain(t *testing.T) {
 	var tries int
 	if err := admin.QueryRowContext(t.Context(), `SELECT last_value FROM tries`).Scan(&tries); err != nil || tries < 4 {
 		t.Errorf("%d tables were made: %v", tries, err)
+	}
+}
+
+// ignoreSecond puts a proxy before a database. It leaves the second connection without an answer, as a server on a busy machine may.
+// connections counts all of them.
+func ignoreSecond(t *testing.T, database string) (through string, connections *atomic.Int32) {
+	t.Helper()
+	config, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	connections = new(atomic.Int32)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if connections.Add(1) == 2 {
+				go func() { _, _ = io.Copy(io.Discard, client) }() // until the client gives up
+				continue
+			}
+			server, err := net.Dial(pgconn.NetworkAddress(config.Host, config.Port))
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			copyAll := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from)
+				_ = to.Close()
+			}
+			go copyAll(server, client)
+			go copyAll(client, server)
+		}
+	}()
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&connect_timeout=1", config.User, listener.Addr(), config.Database), connections
+}
+
+// A server that has answered may be too busy for the next connection: the start connects again.
+func TestAStartWaitsForABusyServer(t *testing.T) {
+	url, connections := ignoreSecond(t, sqltest.NewServer(t).Database(t))
+	db, err := sql.Open(t.Context(), sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := connections.Load(); got < 3 {
+		t.Errorf("%d connections, want one without an answer and one after it", got)
 	}
 }

@@ -49,6 +49,9 @@ var dialer = net.Dialer{Control: setTCPUserTimeout, KeepAliveConfig: net.KeepAli
 // soon, and is tried again.
 const lockTimeoutSetting = `SET lock_timeout = '2s'`
 
+// connectPatience is how long a start tries to connect again to a server that has answered before and is too busy now.
+const connectPatience = 30 * time.Second
+
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if err := s.dialPostgres(ctx, cfg); err != nil {
@@ -60,7 +63,7 @@ func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	return err
 }
 
-// migratePatiently brings the tables up to date, as often as it takes to have the lock of each table.
+// migratePatiently brings the tables up to date, as often as it takes to have the lock of each table. The server has answered already.
 func (s *DB) migratePatiently(ctx context.Context, url string) error {
 	config, err := postgresConfig(url)
 	if err != nil {
@@ -68,14 +71,18 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 	}
 	db := openPool(config, lockTimeoutSetting)
 	defer db.Close()
+	began := time.Now()
 	for {
 		err := s.migrate(ctx, db)
 		failed, _ := errors.AsType[*pgconn.PgError](err)
+		_, connecting := errors.AsType[*pgconn.ConnectError](err)
 		switch {
 		case failed != nil && failed.Code == "55P03": // the lock was not free in time
 			s.log.Warn("the migration waits for a table that others use, such as a backup; it is tried again", "error", err)
 		case failed != nil && failed.Code == "25P03": // no statement came in time
 			s.log.Warn("this machine is so busy that the database has ended the migration; it is tried again", "error", err)
+		case connecting && errors.Is(err, context.DeadlineExceeded) && time.Since(began) < connectPatience:
+			s.log.Warn("the database is slow to take a connection for the migration; it is tried again", "error", err)
 		default:
 			return err
 		}
