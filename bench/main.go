@@ -47,7 +47,7 @@ type options struct {
 	mercuriusProcesses       int
 	only                     []string // the rows to measure
 	followsPath, resultsPath string
-	profilesFolder           string
+	profilesFolder           string // for profiles of our server; "" for none
 
 	readers      int           // how many are made for each entry of followCounts
 	volleys      int           // in a round

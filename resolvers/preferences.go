@@ -35,11 +35,11 @@ func graphCategoryPreference(of notifications.CategoryPreference) graph.Category
 	return shown
 }
 
-// followsInMode makes a page of the users that the viewer follows in another mode than ALL. Most follows are in the mode ALL,
+// reducedFollows makes a page of the users that the viewer follows in another mode than ALL. Most follows are in the mode ALL,
 // so the list is short for most viewers.
-func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
+func (r *Resolver) reducedFollows(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.UserConnection, error) {
-		return r.readFollowsInMode(ctx, size, after)
+		return r.readReducedFollows(ctx, size, after)
 	})
 	if err != nil {
 		return nil, err
@@ -48,9 +48,9 @@ func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string)
 	return &page, nil
 }
 
-// readFollowsInMode reads a page below a user ID, because the list is in the order of IDs. A mode that is changed between two
+// readReducedFollows reads a page below a user ID, because the list is in the order of IDs. A mode that is changed between two
 // pages removes a row or adds one, and moves none.
-func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
+func (r *Resolver) readReducedFollows(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *strin
 			return nil, err
 		}
 	}
-	list, more, err := r.Social.FollowsInMode(ctx, viewer.Number, before, size)
+	list, more, err := r.Social.ReducedFollows(ctx, viewer.Number, before, size)
 	if err != nil {
 		return nil, err
 	}

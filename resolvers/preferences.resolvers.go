@@ -42,7 +42,7 @@ func (r *preferencesResolver) Categories(ctx context.Context, obj *graph.Prefere
 }
 
 func (r *preferencesResolver) Follows(ctx context.Context, obj *graph.Preferences, first *int, after *string) (*graph.UserConnection, error) {
-	return r.followsInMode(ctx, first, after)
+	return r.reducedFollows(ctx, first, after)
 }
 
 func (r *userResolver) ViewerFollowMode(ctx context.Context, obj *graph.User) (*graph.FollowMode, error) {

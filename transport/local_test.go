@@ -12,10 +12,10 @@ import (
 type beganKey struct{}
 
 // newTestLocal makes a LocalExecutor of the test schema.
-func newTestLocal() *LocalExecutor {
+func newTestLocal(timeout time.Duration) *LocalExecutor {
 	return NewLocalExecutor(LocalExecutorConfig{
 		Schema: newTestSchema(), Begin: func(ctx context.Context) context.Context { return context.WithValue(ctx, beganKey{}, true) },
-		ErrorPresenter: presentCodes, Recover: quietRecover, OperationTimeout: 50 * time.Millisecond,
+		ErrorPresenter: presentCodes, Recover: quietRecover, OperationTimeout: timeout,
 	})
 }
 
@@ -42,7 +42,11 @@ func TestLocalOperations(t *testing.T) {
 		{"introspection", `{__schema{types{name}}}`, ann, nil, "", "", services.Internal},
 	} {
 		var data struct{ Hello, Text string }
-		errs := newTestLocal().Do(c.ctx, c.document, c.variables, &data)
+		timeout := time.Minute
+		if c.code == services.Unavailable {
+			timeout = 50 * time.Millisecond
+		}
+		errs := newTestLocal(timeout).Do(c.ctx, c.document, c.variables, &data)
 		if data.Hello != c.hello || data.Text != c.text {
 			t.Errorf("%s: %+v", c.name, data)
 		}
@@ -61,7 +65,7 @@ func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	var data struct{ Hello string }
-	errs := newTestLocal().Do(ctx, `{hello}`, nil, &data)
+	errs := newTestLocal(time.Minute).Do(ctx, `{hello}`, nil, &data)
 	if len(errs) != 1 || services.CodeOf(errs[0]) != services.Unavailable || data.Hello != "" {
 		t.Errorf("%+v, %v", data, errs)
 	}
@@ -70,7 +74,7 @@ func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 // Data that does not fit the caller's value is an error, not a panic.
 func TestLocalAnswerThatDoesNotFit(t *testing.T) {
 	var data struct{ Hello int }
-	if errs := newTestLocal().Do(t.Context(), `{hello}`, nil, &data); len(errs) != 1 || services.CodeOf(errs[0]) != services.Internal {
+	if errs := newTestLocal(time.Minute).Do(t.Context(), `{hello}`, nil, &data); len(errs) != 1 || services.CodeOf(errs[0]) != services.Internal {
 		t.Error(errs)
 	}
 }

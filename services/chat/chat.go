@@ -255,8 +255,9 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 // notifyWatchersAfter shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
 // transaction, which Apply writes and AfterApply reads. Other nodes see the change with their next read of SQL.
 func (s *Service) notifyWatchersAfter(cmd *jobs.Command, head *Head) *jobs.Command {
-	// Each kind of command has its own key. If a mark that is committed together had the same key, its AfterApply could run in place of
-	// this one, and it wakes no watcher. Among commands of one kind, the last has the newest head.
+	// Each kind of command that wakes watchers has its own key. Of an actor's commands with one key that are committed together, only the
+	// last one runs its AfterApply. If that were a mark, which has none, no watcher would be woken. Of two commands of one kind, the last
+	// has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterApply = func(context.Context) error {
 		s.Sequences.Raise(*head)

@@ -51,6 +51,7 @@ func (c *cluster) act() {
 		}
 		kill()
 		c.nodes[i].sending.Wait()
+		c.push.Restart() // what it has not read yet must not arrive after the next node's requests
 		eventually.HoldsWithin(c.T, 20*time.Second, "the push service sees that nobody waits", func() bool { return c.push.Underway() == 0 })
 		c.hangs.Store(false)
 		c.takeOver()

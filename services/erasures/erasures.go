@@ -55,8 +55,8 @@ type Config struct {
 	// Steps are the steps of all features, in the order in which they run. Their names are stored, so a name means the same in
 	// every release.
 	Steps []erase.Step
-	// Unname is called in the transaction that frees a key, and reads only what was written since the erasure began: a pass that
-	// began after the grace has removed what is older.
+	// Unname removes a user's key where requests have written it since the erasure began, in the transaction that frees the key. What was
+	// written earlier is gone: a pass that began after the grace has removed it.
 	Unname []erase.Unname
 	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
 	// A transaction that may take longer holds its users, and the erasure begins after it: see people.EnsureHeld.

@@ -36,9 +36,9 @@ type Command struct {
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
 	// still returns the IDs, its writes are rolled back, and the command counts as successful.
 	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
-	// AfterApply and then AfterCommit bring the actor's own views up to date; nil for none. They may fail: the job remains. Only
-	// AfterApply may read what Apply has set: it does not run if the answer comes from the key. Apply may have run in that case too,
-	// in a transaction that was rolled back, or before it was known that the key has an answer.
+	// AfterApply and then AfterCommit bring the actor's own views up to date after the commit; nil for none. If one fails, the job that
+	// Apply has queued does the same work later. If the answer comes from the key, only AfterCommit runs: so AfterCommit must not read
+	// variables that Apply sets. They may then be unset, or be those of a run that was rolled back.
 	AfterApply, AfterCommit func(ctx context.Context) error
 	// CoalesceKey names the view that these two update. If several commands of one actor with the same CoalesceKey are committed
 	// together, one of them runs its two functions, for all: the last one that was applied or, if none was, the last one. A command

@@ -53,9 +53,9 @@ var (
 	// restoreCauses leaves the position and the half day as they are: a cause that was seen before it ended is still seen.
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
-	// moveGroups looks up the newest position and time, since the newest cause may have been undone. It updates the count by a
+	// changeGroups looks up the newest position and time, since the newest cause may have been undone. It updates the count by a
 	// difference, since counting would read every like that the post has ever had.
-	moveGroups = sql.NewStatement("move notification groups", `
+	changeGroups = sql.NewStatement("change notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+fromStanding+`
 		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+fromStanding+`
@@ -157,7 +157,7 @@ type groupChange struct {
 // applyFacts lowers the standing causes that the facts no longer support, restores the lowered causes that they support again, and
 // stores the new ones.
 func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.PostID) error {
-	// All changes of a group are one row of moveGroups: an upsert must not meet the same row twice.
+	// All changes of a group are one row of changeGroups: an upsert must not meet the same row twice.
 	moved := map[group]*groupChange{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		key := counter{c.Recipient, c.Category}
@@ -224,11 +224,11 @@ func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]sup
 			}
 		}
 	}
-	// The causes are stored first: moveGroups looks up the newest of each group.
+	// The causes are stored first: changeGroups looks up the newest of each group.
 	if err := b.insert(ctx, missing); err != nil {
 		return err
 	}
-	return b.moveGroups(ctx, moved)
+	return b.changeGroups(ctx, moved)
 }
 
 // raiseReadTo sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark covers it.
@@ -292,8 +292,8 @@ func (b *lockedCounters) insert(ctx context.Context, placed []newCause) error {
 	return err
 }
 
-// moveGroups writes the changes of groups, after the causes: the statement reads the newest cause that stands.
-func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*groupChange) error {
+// changeGroups adds new groups and writes the changes of known ones, after the causes: the statement reads the newest cause that stands.
+func (b *lockedCounters) changeGroups(ctx context.Context, moved map[group]*groupChange) error {
 	if len(moved) == 0 {
 		return nil
 	}
@@ -302,6 +302,6 @@ func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*groupC
 	for g, by := range moved {
 		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes, by.readTo, int64(by.undo), by.undoTo})
 	}
-	_, err := b.tx.Run(ctx, moveGroups, list)
+	_, err := b.tx.Run(ctx, changeGroups, list)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // answer publishes a post that answers a post of the recipient, mentions the recipient, or both.
 func (p *panel) answer() {
-	a := &answer{id: p.nextID(), author: p.someone(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
+	a := &incomingPost{id: p.nextID(), author: p.someone(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
 	if !a.mentionsMe || rapid.Bool().Draw(p.t, "answers") {
 		a.parent = p.somePost()
 	}
@@ -24,7 +24,7 @@ func (p *panel) answer() {
 		}
 		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author}, nil)
 	})
-	p.m.answers[a.id] = a
+	p.m.incoming[a.id] = a
 	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 }
 
@@ -47,15 +47,15 @@ func (p *panel) edit() {
 }
 
 // someAnswer draws an answer; nil if there is none.
-func (p *panel) someAnswer() *answer {
-	if len(p.m.answers) == 0 {
+func (p *panel) someAnswer() *incomingPost {
+	if len(p.m.incoming) == 0 {
 		return nil
 	}
-	return p.m.answers[rapid.SampledFrom(slices.Sorted(maps.Keys(p.m.answers))).Draw(p.t, "answer")]
+	return p.m.incoming[rapid.SampledFrom(slices.Sorted(maps.Keys(p.m.incoming))).Draw(p.t, "answer")]
 }
 
 // causesOf returns both causes that an answer can be, as the node that commits it queues them.
-func (p *panel) causesOf(a *answer) []Cause {
+func (p *panel) causesOf(a *incomingPost) []Cause {
 	return []Cause{
 		{Recipient: p.m.me, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
 		{Recipient: p.m.me, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},

@@ -95,7 +95,7 @@ func (p *panel) follow() {
 
 // delete deletes a post.
 func (p *panel) delete() {
-	if len(p.m.answers) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
+	if len(p.m.incoming) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
 		a := p.someAnswer()
 		p.remove(a.id)
 		a.deleted = true

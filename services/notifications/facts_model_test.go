@@ -9,9 +9,9 @@ import (
 	"tidings/services"
 )
 
-// answer is a post that may answer or mention the recipient.
-type answer struct {
-	id, parent services.PostID // parent is 0 if it is no answer
+// incomingPost is somebody else's post that incoming a post of the recipient, mentions the recipient, or both.
+type incomingPost struct {
+	id, parent services.PostID // parent is 0 if it incoming nothing
 	author     services.UserID
 	mentionsMe bool            // it mentions the recipient
 	since      services.PostID // of the edit by which it mentions the recipient; 0: since it was published
@@ -50,12 +50,12 @@ type storedCauseModel struct {
 
 // panelModel is a simple model of one user's notifications.
 type panelModel struct {
-	me      services.UserID
-	likes   map[Cause]time.Time
-	follows map[services.UserID]time.Time
-	answers map[services.PostID]*answer
-	told    map[Cause]*hostNotificationModel
-	deleted map[services.PostID]bool // of my posts
+	me       services.UserID
+	likes    map[Cause]time.Time
+	follows  map[services.UserID]time.Time
+	incoming map[services.PostID]*incomingPost
+	told     map[Cause]*hostNotificationModel
+	deleted  map[services.PostID]bool // of my posts
 
 	// known has the stored causes, and read has the stored groups.
 	known    map[Cause]*storedCauseModel
@@ -74,7 +74,7 @@ type panelModel struct {
 func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
 		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
-		answers: map[services.PostID]*answer{}, told: map[Cause]*hostNotificationModel{}, deleted: map[services.PostID]bool{}, known: map[Cause]*storedCauseModel{},
+		incoming: map[services.PostID]*incomingPost{}, told: map[Cause]*hostNotificationModel{}, deleted: map[services.PostID]bool{}, known: map[Cause]*storedCauseModel{},
 		read: map[groupKey]*readState{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 		readTo: map[services.Category]services.PostID{}, undoTo: map[services.Category]services.PostID{},
@@ -97,7 +97,7 @@ func (m *panelModel) facts() map[Cause]time.Time {
 			facts[c] = t.at
 		}
 	}
-	for id, a := range m.answers {
+	for id, a := range m.incoming {
 		c := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
 		if !a.mentionsMe {
 			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id

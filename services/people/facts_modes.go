@@ -51,7 +51,7 @@ var (
 	modesOf = sql.NewStatement("modes of a user's follows", `SELECT followee, mode FROM follow_modes WHERE follower = $1`)
 
 	// The index is the primary key, read backwards.
-	followsInMode = sql.NewStatement("follows in a mode", `SELECT followee FROM follow_modes
+	reducedFollows = sql.NewStatement("follows in a mode", `SELECT followee FROM follow_modes
 		WHERE follower = $1 AND followee < $2 ORDER BY followee DESC LIMIT $3`)
 )
 
@@ -89,10 +89,10 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	return true, true, err
 }
 
-// FollowsInMode lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit users
+// ReducedFollows lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit users
 // with IDs below before.
-func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
-	return sql.ReadColumn[services.UserID](ctx, s, followsInMode, follower, before, limit)
+func ReducedFollows(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
+	return sql.ReadColumn[services.UserID](ctx, s, reducedFollows, follower, before, limit)
 }
 
 // ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are

@@ -335,8 +335,8 @@ func TestModesOfFollows(t *testing.T) {
 		wantEqual(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50, Quiet: true})
 		wantEqual(b.t, quiet.Pulled(), services.FollowedAuthor{Author: 2, Since: services.MaxPostID})
 		set(3, services.FollowLiveOnly, true, true)
-		wantEqual(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
-		wantEqual(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, 3, 9))(b.t), []services.UserID{2})
+		wantEqual(b.t, must(people.ReducedFollows(b.ctx, b.Bundle.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
+		wantEqual(b.t, must(people.ReducedFollows(b.ctx, b.Bundle.DB, 1, 3, 9))(b.t), []services.UserID{2})
 		modes := map[services.UserID]services.FollowMode{2: services.FollowNone, 3: services.FollowLiveOnly}
 		wantEqual(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), modes)
 		wantEqual(b.t, len(must(people.ModesOf(b.ctx, b.Bundle.DB, 3))(b.t)), 0)

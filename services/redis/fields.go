@@ -206,7 +206,7 @@ func parseBulk(text string) (bulk, rest string, ok bool) {
 // refusedRead is an error that Redis answered. The library leaves these replies unread, so it does not find the error itself.
 type refusedRead string
 
-// Error is the refusal as Redis sent it, with its prefix: IsWrongType and MapError look into it.
+// Error is the refusal as Redis sent it, whole: IsWrongType looks for words in it, MapError for its prefix.
 func (e refusedRead) Error() string { return string(e) }
 
 // RedisError marks the error as an answer of Redis.

@@ -59,8 +59,8 @@ func (c *Client) noteRefusal(err error) {
 	}
 }
 
-// CheckWrites writes one key on each master: one round trip. The error is UNAVAILABLE if a master refused. The hook has noted the
-// refusal by then; CheckWrites counts a success.
+// CheckWrites writes one key on each master: one round trip. The error is UNAVAILABLE if a master refused; refusalsHook has
+// noted that refusal by then. Probes that all masters accept are counted here: probesToHeal of them in a row end the refusal.
 func (c *Client) CheckWrites(ctx context.Context) error {
 	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
 		for _, key := range c.probeKeys(ctx) {

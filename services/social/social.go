@@ -284,10 +284,10 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 	}
 }
 
-// FollowsInMode lists the users that a user follows in a mode other than FollowAll, by their IDs, the greatest first: at most
+// ReducedFollows lists the users that a user follows in a mode other than FollowAll, by their IDs, the greatest first: at most
 // limit users with an ID below before. more reports whether there are more.
-func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
-	list, err = people.FollowsInMode(ctx, s.store, follower, before, limit+1)
+func (s *Service) ReducedFollows(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
+	list, err = people.ReducedFollows(ctx, s.store, follower, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err
 }

@@ -52,7 +52,7 @@ func (s *DB) tryGrowLog(ctx context.Context) error {
 	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more: so it is
 	// emptied here. If that fails, the growth shows whether the log has room.
 	s.truncateLog(ctx)
-	err := s.begin()
+	err := s.admitWrite()
 	if err != nil {
 		return err
 	}

@@ -141,7 +141,8 @@ func ignoreSecond(t *testing.T, database string) (through string, connections *a
 				go func() { _, _ = io.Copy(io.Discard, client) }() // until the client gives up
 				continue
 			}
-			server, err := net.Dial(pgconn.NetworkAddress(config.Host, config.Port))
+			network, address := pgconn.NetworkAddress(config.Host, config.Port)
+			server, err := net.Dial(network, address)
 			if err != nil {
 				_ = client.Close()
 				continue

@@ -100,7 +100,7 @@ func (s *DB) EmptyLog(ctx context.Context) (emptied bool, err error) {
 	if s.Dialect != SQLite {
 		return true, nil
 	}
-	if err := s.begin(); err != nil {
+	if err := s.admitWrite(); err != nil {
 		return false, err
 	}
 	defer s.writing.Done()

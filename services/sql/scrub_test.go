@@ -81,17 +81,17 @@ func (f *scrubFile) change() string {
 	case 0:
 		return fmt.Sprintf(`DELETE FROM %s WHERE id = %d`, table, id)
 	case 1, 2:
-		return fmt.Sprintf(`UPDATE %s SET text = '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, f.text(of), id, mark, f.wantedMark(of))
+		return fmt.Sprintf(`UPDATE %s SET text = '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, f.text(of), id, mark, f.markPosition(of))
 	case 3:
-		return fmt.Sprintf(`UPDATE %s SET name = name || '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, of, id, mark, f.wantedMark(of))
+		return fmt.Sprintf(`UPDATE %s SET name = name || '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, of, id, mark, f.markPosition(of))
 	}
 	f.last++
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// wantedMark returns where a row must have the mark in its name to get a text: at 1, so as its beginning, if the text is the mark; at
-// 0, so nowhere, for any other text. So marked texts are only in marked rows.
-func (f *scrubFile) wantedMark(of string) int {
+// markPosition returns the position that the mark must have in a row's name, by instr, before the row may get the text of: 1, the
+// beginning, if of is the mark, otherwise 0, nowhere. So marked texts are only in marked rows.
+func (f *scrubFile) markPosition(of string) int {
 	if of == mark {
 		return 1
 	}

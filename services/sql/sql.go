@@ -149,8 +149,8 @@ func (s *DB) release() error {
 	return MapError("close "+s.name, first)
 }
 
-// begin admits a write, unless Close was called. The caller calls s.writing.Done after it.
-func (s *DB) begin() error {
+// admitWrite admits a write, unless Close was called. The caller calls s.writing.Done after it.
+func (s *DB) admitWrite() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {

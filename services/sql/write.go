@@ -101,7 +101,7 @@ func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgre
 	if len(fns) == 0 {
 		return nil
 	}
-	if err := s.begin(); err != nil {
+	if err := s.admitWrite(); err != nil {
 		return repeatError(err, len(fns))
 	}
 	defer s.writing.Done()

@@ -93,7 +93,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 
 // close ends the writer after the queued requests. No write may begin after it.
 func (w *writer) close() error {
-	// DB.begin refuses writes by now, so nobody sends on the closed channels.
+	// DB.admitWrite refuses writes by now, so nobody sends on the closed channels.
 	close(w.short)
 	close(w.long)
 	<-w.done

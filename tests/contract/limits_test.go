@@ -73,7 +73,7 @@ func TestNodesShareRateLimits(t *testing.T) {
 		t.Fatalf("the first node granted %d: want 60", got)
 	}
 	p.A.Limiter.RunOnce(t.Context())
-	world.Eventually(t, 5*time.Second, "the second node knows what the first granted", func() bool {
+	world.Eventually(t, world.ConvergenceTimeout, "the second node knows what the first granted", func() bool {
 		p.B.Limiter.RunOnce(t.Context())
 		return p.B.Ask("mallory", mutAllSeen, nil).ErrorCode() == "RATE_LIMITED"
 	})

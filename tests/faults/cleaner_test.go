@@ -42,8 +42,8 @@ func TestRedisIsCleaned(t *testing.T) {
 	const ask = `mutation{r:cleanNow{cleaner` + cleanerFields + `}}`
 	var data struct{ R struct{ Cleaner cleaner } }
 	n.Must("root:admin", ask, nil, &data)
-	if !data.R.Cleaner.Running {
-		t.Errorf("after it was asked for: %+v", data.R.Cleaner)
+	if c := data.R.Cleaner; !c.Running && !c.LastRunAt.After(*before) { // the run may have ended before this answer was read
+		t.Errorf("after it was asked for: %+v", c)
 	}
 	world.Eventually(t, time.Minute, "the next run ends", func() bool { c := state(); return !c.Running && c.LastRunAt.After(*before) })
 	if c := state(); c.Freed.Unknown != 1 || c.Freed.Orphans != 1 || c.Freed.Endless != 1 || c.Freed.Keys != 3 {

@@ -36,7 +36,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 		select {
 		case <-p.Ended:
 			for _, w := range watches {
-				if code := w.WaitCloseCode(t, time.Second); code != websocket.CloseServiceRestart {
+				if code := w.WaitCloseCode(t, world.ConvergenceTimeout); code != websocket.CloseServiceRestart {
 					t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
 				}
 			}

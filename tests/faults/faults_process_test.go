@@ -134,7 +134,7 @@ func TestDrainUnderLoad(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, server.Output.String())
 	}
 	for _, w := range watches {
-		if code := w.WaitCloseCode(t, time.Second); code != websocket.CloseServiceRestart {
+		if code := w.WaitCloseCode(t, world.ConvergenceTimeout); code != websocket.CloseServiceRestart {
 			t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
 		}
 	}

@@ -25,6 +25,59 @@ const (
 	repairedWithin = 5 * time.Second
 )
 
+// delays are what a busy machine takes from a test: a timer ticks, and each tick may be late. The nodes and their databases wait for the
+// same processors, so the limits above are longer by as much.
+type delays struct {
+	mu   sync.Mutex
+	sum  time.Duration // of all ticks until the last one
+	last time.Time     // when the last tick came
+}
+
+const delayTick = 20 * time.Millisecond
+
+// measureDelays measures until the test ends.
+func measureDelays(t *testing.T) *delays {
+	d := &delays{last: time.Now()}
+	go func() {
+		for {
+			timer := time.NewTimer(delayTick)
+			select {
+			case <-t.Context().Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+				d.mu.Lock()
+				now := time.Now()
+				d.sum, d.last = d.sum+d.overdue(now), now
+				d.mu.Unlock()
+			}
+		}
+	}()
+	return d
+}
+
+// overdue is by how much the next tick is late. The caller holds mu.
+func (d *delays) overdue(now time.Time) time.Duration { return max(0, now.Sub(d.last)-delayTick) }
+
+func (d *delays) total() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sum + d.overdue(time.Now())
+}
+
+// fault is when something was done to a node or a database.
+type fault struct {
+	at     time.Time
+	delays time.Duration // the total until then
+}
+
+func (c *chatters) faultNow() fault { return fault{time.Now(), c.delays.total()} }
+
+// since returns the time since a fault, and how much of it the machine took.
+func (c *chatters) since(f fault) (passed, delayed time.Duration) {
+	return time.Since(f.at), c.delays.total() - f.delays
+}
+
 // chatters are two nodes on one PostgreSQL and one Redis, and people who get messages through the first node.
 type chatters struct {
 	t             *testing.T
@@ -35,10 +88,11 @@ type chatters struct {
 	readers       []string
 	conversations []string
 	acked         atomic.Int64 // messages that were acknowledged
+	delays        *delays
 }
 
 func startChatters(t *testing.T, database string) *chatters {
-	c := &chatters{t: t, database: database, redis: redistest.Redis(t)}
+	c := &chatters{t: t, database: database, redis: redistest.Redis(t), delays: measureDelays(t)}
 	c.b = c.start("b")
 	c.a = c.start("a")
 	c.facts = sqltest.Open(t, sql.Config{URL: c.database})
@@ -122,14 +176,15 @@ func (c *chatters) readCounts(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// wantNumbers checks the numbers of the second node after a fault, which was at since. Once admittedWithin has passed, no number may be
-// wrong and exact. At the latest after the time within, all numbers must be right and exact. Transactions that were in flight may
-// still commit, so a number is right if it lies between the facts before and after the read.
-func (c *chatters) wantNumbers(since time.Time, within time.Duration) {
+// wantNumbers checks the numbers of the second node after a fault. Once admittedWithin has passed, no number may be wrong and exact. At
+// the latest after the time within, all numbers must be right and exact. Transactions that were in flight may still commit, so a
+// number is right if it lies between the facts before and after the read. Both times are longer by what the machine was late.
+func (c *chatters) wantNumbers(after fault, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
-	world.EventuallySucceeds(c.t, world.ConvergenceTimeout, func() error {
-		late, wrong := time.Since(since) > admittedWithin, 0
+	world.EventuallySucceeds(c.t, world.RequestTimeout, func() error { // took is checked below
+		passed, delayed := c.since(after)
+		late, wrong := passed > admittedWithin+delayed, 0
 		least, shown := c.countUnreadInSQL(), c.readCounts(c.b)
 		most := c.countUnreadInSQL()
 		for i, got := range shown {
@@ -149,13 +204,14 @@ func (c *chatters) wantNumbers(since time.Time, within time.Duration) {
 		}
 		return nil
 	})
-	took := time.Since(since)
-	c.t.Logf("right and exact after %v; %d answers were not exact", took.Round(time.Millisecond), stale)
+	took, delayed := c.since(after)
+	took, delayed = took.Round(time.Millisecond), delayed.Round(time.Millisecond)
+	c.t.Logf("right and exact after %v; %d answers were not exact; the machine was late by %v", took, stale, delayed)
 	if lies > 0 {
-		c.t.Errorf("%d answers were wrong and exact more than %v after the kill", lies, admittedWithin)
+		c.t.Errorf("%d answers were wrong and exact more than %v after the kill; the machine was late by %v", lies, admittedWithin, delayed)
 	}
-	if took > within {
-		c.t.Errorf("right and exact only after %v, want %v", took.Round(time.Millisecond), within)
+	if took > within+delayed {
+		c.t.Errorf("right and exact only after %v, want %v; the machine was late by %v", took, within, delayed)
 	}
 }
 
@@ -170,7 +226,7 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 				done := c.send(func() bool { return false })
 				world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
 				c.a.Kill()
-				killed := time.Now()
+				killed := c.faultNow()
 				done()
 				if again {
 					c.a = c.start("a")
@@ -199,7 +255,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 		server.Kill()
 		done()
 		server.Start(t)
-		started := time.Now()
+		started := c.faultNow()
 		world.Eventually(t, world.RequestTimeout, "the database answers", func() bool { return c.facts.Ping(t.Context()) == nil })
 		c.wantNumbers(started, repairedWithin)
 	}
@@ -217,14 +273,14 @@ func TestPausedNodeIsHarmless(t *testing.T) {
 		if err := pid.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		paused := time.Now()
+		paused := c.faultNow()
 		enough.Store(true)
 		c.wantNumbers(paused, repairedWithin)
 		if err := pid.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		done()
-		c.wantNumbers(time.Now(), repairedWithin)
+		c.wantNumbers(c.faultNow(), repairedWithin)
 		c.a.WaitForJobs(world.ConvergenceTimeout)
 	}
 }

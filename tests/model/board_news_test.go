@@ -31,46 +31,76 @@ func titles(shows []world.BoardShow) (list []string) {
 	return list
 }
 
-// A frame that reports the start or the end of a show also has the count after that change.
+// badgesWithin is how long a change of the board waits for the badges that count it, as in services/live. Then it is sent without them.
+const badgesWithin = 500 * time.Millisecond
+
+// A frame that reports the start or the end of a show also has the count after that change. The product promises this only if the badges
+// come within badgesWithin, which a busy machine may not allow. So shows start and end until enough changes were in time.
 func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
-		here.Follow("reader", "ann")
-		const many = 8
-		shows := make([]string, many)
-		for i := range shows {
-			shows[i] = here.Schedule("ann", fmt.Sprint(i), here.Clock.Now().Add(time.Hour))
-		}
-		world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
-			if got := there.ReadBoardPage("reader", 20, world.BoardPlace{}).Ids(); len(got) != many {
-				return fmt.Errorf("the board has %v", got)
-			}
-			return nil
+		const shows = 8
+		round, inTime := 0, 0
+		world.Eventually(t, 2*time.Minute, "enough changes are in time", func() bool {
+			round++
+			inTime += checkStartsAndEnds(t, here, there, fmt.Sprint(round), shows)
+			t.Logf("round %d: %d changes were in time", round, inTime)
+			return inTime >= shows || t.Failed()
 		})
-		open := there.WatchBoard(t, "reader", "", "")
-		frames := 0
-		reaches := func(what string, want int) {
-			t.Helper()
-			open.WaitEvent(fmt.Sprint(what, want), func(e world.BoardEvent) bool {
-				frames++
-				if len(e.WentLive) != e.LiveBoard.Value {
-					t.Errorf("%s %d: %v are live, and the number is %d", what, want, titles(e.WentLive), e.LiveBoard.Value)
-				}
-				return len(e.WentLive) == want
-			})
-		}
-		reaches("at first", 0)
-		for i, show := range shows {
-			here.MutateShow("ann", "startShow", show)
-			reaches("a start", i+1)
-		}
-		for i, show := range shows {
-			here.MutateShow("ann", "endShow", show)
-			reaches("an end", many-i-1)
-		}
-		if want := 1 + 2*many; frames != want {
-			t.Errorf("%d frames, want one a change: %d", frames, want)
-		}
 	})
+}
+
+// checkStartsAndEnds starts and ends the shows of a new host, and checks the frames of a new reader's board. It returns how many of the
+// changes were in time, so that their frames were checked: 1 + 2*shows on a quiet machine.
+func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, shows int) (inTime int) {
+	t.Helper()
+	reader, host := "reader"+round, "ann"+round
+	here.Follow(reader, host)
+	planned := make([]string, shows)
+	for i := range planned {
+		planned[i] = here.Schedule(host, fmt.Sprint(i), here.Clock.Now().Add(time.Hour))
+	}
+	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+		if got := there.ReadBoardPage(reader, 20, world.BoardPlace{}).Ids(); len(got) != shows {
+			return fmt.Errorf("the board has %v", got)
+		}
+		return nil
+	})
+	began := time.Now()
+	open := there.WatchBoard(t, reader, "", "")
+	// reaches waits until the board and its number show the change that began last: that stays until the next change.
+	reaches := func(what string, want int) {
+		t.Helper()
+		frames, late := 0, false
+		open.WaitEvent(fmt.Sprint(what, want), func(e world.BoardEvent) bool {
+			frames++
+			right, exact := len(e.WentLive) == e.LiveBoard.Value, e.LiveBoard.Precision == "EXACT"
+			// A number that is not EXACT shows that Redis was late. The EXACT number follows in a frame of its own.
+			late = late || !exact || time.Since(began) >= badgesWithin
+			if !late && !right {
+				t.Errorf("%s %d: %v are live, and the number is %d", what, want, titles(e.WentLive), e.LiveBoard.Value)
+			}
+			return len(e.WentLive) == want && right && exact
+		})
+		if late {
+			return
+		}
+		inTime++
+		if frames != 1 {
+			t.Errorf("%s %d: %d frames, want one", what, want, frames)
+		}
+	}
+	reaches("at first", 0)
+	for i, show := range planned {
+		began = time.Now()
+		here.MutateShow(host, "startShow", show)
+		reaches("a start", i+1)
+	}
+	for i, show := range planned {
+		began = time.Now()
+		here.MutateShow(host, "endShow", show)
+		reaches("an end", shows-i-1)
+	}
+	return inTime
 }
 
 // An open board with a live show on top is notified of new shows below that show, of their moves, and of the shows of a newly

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tidings/tests/world"
 )
 
 // viewsModel is the model of the views of a world: the items that the host application reported, and each person's seen positions.
@@ -89,6 +91,20 @@ func (e *everything) touch(t *rapid.T) {
 	if want := e.unseenItems(person); data.TouchView.Badges.Views.Value != want || data.TouchView.Viewer.Badges.Views.Value != want {
 		t.Fatalf("%s touched %s and is answered %+v, want %d", person, key, data, want)
 	}
+}
+
+// compareViews compares the count of a person's views with the model, and returns the badges.
+func (e *everything) compareViews(t *rapid.T, person string) (got world.Badges) {
+	want := e.unseenItems(person)
+	// On a busy machine Redis may miss its deadline. Then a count is right but STALE for a moment.
+	world.Eventually(e.N.TB, world.ConvergenceTimeout, person+"'s count of views is exact", func() bool {
+		got = e.ReadBadges(t, person)
+		if got.Views.Value != want || got.Views.Precision != "EXACT" && got.Views.Precision != "STALE" {
+			t.Fatalf("%s: views %+v, want %d", person, got.Views, want)
+		}
+		return got.Views.Precision == "EXACT"
+	})
+	return got
 }
 
 // unseenItems returns the number of items of touched views that are newer than the person's positions.

@@ -12,8 +12,8 @@ import (
 	"tidings/tests/world"
 )
 
-// hangBound is the longest that a read may take on a machine that is busy with other tests. On a quiet machine a read takes less
-// than 300 ms.
+// hangBound is the longest that a read may take, in one of three tries, on a machine that is busy with other tests. On a quiet machine a
+// read takes less than 300 ms.
 const hangBound = 3 * time.Second
 
 // While Redis hangs, SQL answers every kind of read within hangBound, including the first read. So no reader waits behind other waiting
@@ -43,36 +43,54 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	n.Publish("author", "one")
 	for kind, query := range reads {
 		t.Run(kind, func(t *testing.T) {
-			for i := range readers {
-				n.Must(fmt.Sprint("reader", i), query, nil, nil)
-			}
-			server.Pause()
-			defer waitExact(n)
-			defer server.Resume()
-			var asking sync.WaitGroup
-			const turns = 4 // reads of each reader, one after the other
-			var took [turns][readers]time.Duration
-			for reader := range readers {
-				asking.Go(func() {
-					for turn := range turns {
-						began := time.Now()
-						if err := world.Ask(n.URL, fmt.Sprint("reader", reader), query, nil, nil); err != nil {
-							t.Error(err)
-						}
-						took[turn][reader] = time.Since(began)
-					}
-				})
-			}
-			asking.Wait()
-			for turn := range turns {
-				longest := slices.Max(took[turn][:])
-				t.Logf("%s, turn %d: the longest of %d took %v", kind, turn, readers, longest.Round(time.Millisecond))
-				if longest > hangBound {
-					t.Errorf("turn %d: a read took %v, at most %v is allowed", turn, longest, hangBound)
+			// A busy machine may take its processors away for a while. So each kind has three tries: readers that wait behind each
+			// other are too slow in all of them.
+			var longest time.Duration
+			for range 3 {
+				if longest = longestReadWhileRedisHangs(t, n, server, readers, query); longest <= hangBound || t.Failed() {
+					break
 				}
+			}
+			if longest > hangBound {
+				t.Errorf("a read took %v, at most %v is allowed", longest, hangBound)
 			}
 		})
 	}
+}
+
+// longestReadWhileRedisHangs returns the longest time of a read, of all readers at once, while Redis hangs.
+func longestReadWhileRedisHangs(t *testing.T, n *world.Node, server *redistest.Server, readers int, query string) (longest time.Duration) {
+	t.Helper()
+	for i := range readers {
+		n.Must(fmt.Sprint("reader", i), query, nil, nil)
+	}
+	server.Pause()
+	defer waitExact(n)
+	defer server.Resume()
+	const turns = 4 // reads of each reader, one after the other
+	var took [turns][]time.Duration
+	for turn := range turns {
+		took[turn] = make([]time.Duration, readers)
+	}
+	var asking sync.WaitGroup
+	for reader := range readers {
+		asking.Go(func() {
+			for turn := range turns {
+				began := time.Now()
+				if err := world.Ask(n.URL, fmt.Sprint("reader", reader), query, nil, nil); err != nil {
+					t.Error(err)
+				}
+				took[turn][reader] = time.Since(began)
+			}
+		})
+	}
+	asking.Wait()
+	for turn := range turns {
+		slowest := slices.Max(took[turn])
+		t.Logf("turn %d: the longest of %d took %v", turn, readers, slowest.Round(time.Millisecond))
+		longest = max(longest, slowest)
+	}
+	return longest
 }
 
 // waitExact waits until badges are EXACT again, which means that they come from Redis.

@@ -30,6 +30,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 		withStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
+	waitStreamBegun(n)
 	n.Badges("ann")
 	n.Badges("bob")
 	posts := []string{n.Publish("ann", "the first"), n.Publish("ann", "the second")}

@@ -29,7 +29,8 @@ func (p phone) variables() map[string]any {
 	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
 }
 
-// register registers the browser for a user, and returns the device's ID and whether anything changed.
+// register registers the browser for a user, and returns the device's ID and whether anything changed. It waits until items alert: the
+// first device switches the change stream on.
 func (p phone) register(as string) (id string, changed bool) {
 	p.n.TB.Helper()
 	var done struct {
@@ -44,6 +45,7 @@ func (p phone) register(as string) (id string, changed bool) {
 	if got.Device.Endpoint != p.Endpoint || got.Device.Name != "phone" || len(got.Viewer.Devices) == 0 || got.Viewer.Devices[0].ID != got.Device.ID {
 		p.n.TB.Errorf("%+v", got)
 	}
+	waitStreamBegun(p.n)
 	return got.Device.ID, got.Changed
 }
 

@@ -117,8 +117,13 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range wants {
-		if state := next(i); state.LiveBoard.Precision != services.Exact || state.LiveBoard.Value != want {
-			t.Errorf("afterwards %+v, want %d", state.LiveBoard, want)
+		// On a busy machine a state from before the shows may wait in the channel, or Redis may miss its deadline. A later state is exact.
+		for exact := false; !exact; {
+			state := next(i)
+			if state.LiveBoard.Precision != services.Unknown && state.LiveBoard.Value != want {
+				t.Errorf("afterwards %+v, want %d", state.LiveBoard, want)
+			}
+			exact = state.LiveBoard.Precision == services.Exact
 		}
 	}
 	world.OpenWatch(t, n.URL, "somebody").WaitCounts(t, world.ArrivalTimeout, 0, 0)

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"encoding/hex"
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,16 +44,20 @@ func TestATraceCrossesNodes(t *testing.T) {
 			way.here.WaitForJobs(world.ConvergenceTimeout) // otherwise one push could report the follow and the post, in a trace of its own
 			world.AskInTrace(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
 			watch.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
-			spans := c.WaitSpans(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
-			known := map[string]bool{world.ClientSpan: true}
-			for _, span := range spans {
-				known[hex.EncodeToString(span.SpanId)] = true
-			}
-			for _, span := range spans {
-				if !known[hex.EncodeToString(span.ParentSpanId)] {
-					t.Errorf("%s of node %s has a parent %x that nobody sent", span.Name, span.Node, span.ParentSpanId)
+			// A span ends before its parent, and a node may send the parent later. So the parents are waited for.
+			world.EventuallySucceeds(t, 20*time.Second, func() error {
+				spans := c.WaitSpans(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
+				known := map[string]bool{world.ClientSpan: true}
+				for _, span := range spans {
+					known[hex.EncodeToString(span.SpanId)] = true
 				}
-			}
+				for _, span := range spans {
+					if !known[hex.EncodeToString(span.ParentSpanId)] {
+						return fmt.Errorf("%s of node %s has a parent %x that nobody sent", span.Name, span.Node, span.ParentSpanId)
+					}
+				}
+				return nil
+			})
 		})
 	}
 	for _, p := range []*world.Process{a, b} {

@@ -41,6 +41,7 @@ func newAlertReceiver(t *testing.T, sources ...string) *alertReceiver {
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
 	l.Must("boss:admin", `mutation($u:URL!,$s:[String!]!){addWebhook(input:{name:"parts",url:$u,sources:$s}){secret}}`, map[string]any{"u": receiver.URL, "s": sources}, nil)
+	waitStreamBegun(l.Node)
 	return l
 }
 

@@ -6,8 +6,8 @@ import (
 	"tidings/tests/histories"
 )
 
-// ReduceHistories is histories.Reduce for histories that run on both engine pairs. On the embedded one, which the race detector makes slow,
-// it runs half of them. That pair is there for its own statements and scripts, and few histories run all of these.
+// ReduceHistories is histories.Reduce for histories that run on both engine pairs. On the embedded pair, which the race detector makes slow,
+// it runs half as many: that pair is tested only for its own statements and scripts, and a few histories are enough to run all of these.
 func ReduceHistories(t *testing.T, w *World, part int) {
 	t.Helper()
 	if w.Server == nil {
