@@ -21,15 +21,17 @@ func (p *demoPage) checkDrawer() {
 		p.wait("the form is shown", fmt.Sprintf(`document.querySelector('.drawer pre').dataset.form === %q`, name))
 		return browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('.drawer pre').textContent`)
 	}
-	if answer := runCurl(p.t, form("curl")); !strings.Contains(answer, `"id":"post:`) {
-		p.t.Errorf("curl answers %s", answer)
-	}
+	// All is read before curl makes a push, because some seconds after the click a push takes the drawer.
+	command := form("curl")
+	form("GraphQL")
+	link := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('#open-in-graphiql').href`)
 	if text := form("React"); !strings.Contains(text, "from '@tidings/client/react'") || !strings.Contains(text, "ingest(") {
 		p.t.Errorf("the form for React is %s", text)
 	}
 	p.wantClean("drawer")
-	form("GraphQL")
-	link := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('#open-in-graphiql').href`)
+	if answer := runCurl(p.t, command); !strings.Contains(answer, `"id":"post:`) {
+		p.t.Errorf("curl answers %s", answer)
+	}
 	graphiql := browsertest.NewTab(p.tab, p.t)
 	browsertest.Navigate(graphiql, p.t, link)
 	browsertest.WaitSchema(graphiql, p.t)

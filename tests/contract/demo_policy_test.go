@@ -30,10 +30,11 @@ func (p *demoPage) checkPolicy() {
 	press(1)
 	p.waitShows("chat", text(chats))
 	p.checkViews(total)
-	p.click("#right-you .switch input")
+	pressQuiet := func() { p.waitAnswered("setDisplayPolicy", func() { p.click("#right-you .switch input") }) }
+	pressQuiet()
 	p.waitShows("icon", "")
 	p.wait("the title is quiet", `document.title === 'Tidings'`)
-	p.click("#right-you .switch input")
+	pressQuiet()
 	p.waitShows("icon", text(total))
 }
 
@@ -43,11 +44,13 @@ func policyRow(source string) string {
 }
 
 // clickPolicyBox clicks a box in the source's row of the display policy: column 0 takes the source into the total or out of it, column 1
-// makes it a dot or a number.
+// makes it a dot or a number. It waits for the answer, because the page computes what the next click sends from the policy that it knows.
 func (p *demoPage) clickPolicyBox(source string, column int) {
 	p.t.Helper()
 	p.wait("the policy is there", policyRow(source))
-	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, policyRow(source), column))
+	p.waitAnswered("setDisplayPolicy", func() {
+		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, policyRow(source), column))
+	})
 }
 
 // checkViews checks that every source of the schema is in the policy. New items of views are not in the total until the policy

@@ -50,8 +50,45 @@ func (p *demoPage) click(selector string) {
 	browsertest.Click(p.tab, p.t, selector)
 }
 
-// pull clicks a lever: a button of the page that makes something happen in the demo.
-func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
+// pull clicks a lever: a button of the page that makes something happen in the demo. A lever takes no click before the answer to the
+// click before it, which may come after the push, so pull waits until no lever is busy.
+func (p *demoPage) pull(lever string) {
+	p.t.Helper()
+	p.click(`#levers:not(:has([aria-busy=true])) [data-lever=` + lever + `]`)
+}
+
+// waitAnswered does what sends a mutation, and waits until the page has taken its answer. The page computes what the next click sends
+// from what the server has answered, and the numbers come by the sockets, maybe before the answer. The answer to an older question must
+// not come between either, so waitAnswered begins and ends when no request is out.
+func (p *demoPage) waitAnswered(mutation string, send func()) {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => {
+		Object.assign(window, {awaited: %q, answers: 0});
+		if (window.out !== undefined) return true;
+		window.out = 0;
+		const real = window.fetch;
+		window.fetch = async (url, options) => {
+			if (!options?.body) return real(url, options);
+			window.out++;
+			const end = () => setTimeout(() => { // the page takes the answer first
+				window.out--;
+				if (String(options.body).includes(window.awaited)) window.answers++;
+			});
+			try {
+				const answer = await real(url, options);
+				void answer.clone().text().then(end, end);
+				return answer;
+			} catch (reason) {
+				end();
+				throw reason;
+			}
+		};
+		return true;
+	})()`, mutation))
+	p.wait("no request is out", `window.out === 0`)
+	send()
+	p.wait(mutation+" is answered", `window.answers > 0 && window.out === 0`)
+}
 
 // badge returns an expression for the badge on a tab of a phone, or on its icon, if there is one.
 func badge(side, tab string) string {
@@ -65,11 +102,12 @@ func badge(side, tab string) string {
 // number returns an expression for the number of a badge: "" if there is none.
 func number(side, tab string) string { return `(` + badge(side, tab) + `?.dataset.value ?? '')` }
 
-// waitShows waits until both phones show the number.
+// waitShows waits until both phones have badges and show the number. Without badges they show "" of every tab.
 func (p *demoPage) waitShows(tab, want string) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
-		p.wait(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab), fmt.Sprintf(`%s === %q`, number(side, tab), want))
+		p.wait(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab),
+			fmt.Sprintf(`document.querySelector('.device.%s[data-version]') && %s === %q`, side, number(side, tab), want))
 	}
 }
 
