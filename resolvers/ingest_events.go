@@ -112,9 +112,8 @@ const (
 	eventSkew   = time.Minute // how far the host application's clock may be ahead
 )
 
-// setHappenedAt sets when an event happened: at its time, or now if its time is in the future, within the skew of the clocks. Nothing may be
-// newer than now. The IDs that the event makes are of that time, so that earlier events sort before later ones. Without a time the
-// commit takes the present.
+// setHappenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be newer than
+// now. The IDs that an event with a past time makes are of that time, so that earlier events sort before later ones.
 func (c *call) setHappenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
@@ -128,13 +127,13 @@ func (c *call) setHappenedAt(at *time.Time) error {
 		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), maxEventAge/day, momentText(now))
 	}
 	c.at = new(at.Truncate(time.Millisecond)) // cut to the stored precision, so that requests that differ only below it are one input
-	// An event of this very millisecond has a moment too. The commit may come a little later: if it gave the event an ID of its own
-	// time, the ID could be greater than that of the next event, which happened after this one and is of the past when it arrives.
-	moment := *at
-	if moment.After(now) {
-		moment = now
+	if at.Before(now) {
+		c.moment = c.r.Projector.Moment(*at)
+		return nil
 	}
-	c.moment = c.r.Projector.Moment(moment)
+	// The commit of an event of now comes a little later. If the IDs were of the commit, they could be greater than those of the next
+	// event, which happened between the two and is of the past when it comes.
+	c.placed = c.r.Projector.Moment(now)
 	return nil
 }
 

@@ -244,28 +244,6 @@ func TestCommentsOfABatchAreInOrder(t *testing.T) {
 	}
 }
 
-// A batch is committed some time after its events were read. An event that is sent in its own millisecond, or by a host application
-// whose clock is ahead, still sorts before an event that happens in the time between.
-func TestAnEventSortsByItsTimeAndNotByItsCommit(t *testing.T) {
-	for name, ahead := range map[string]time.Duration{"exact": 0, "ahead": time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			a := newAPI(t)
-			ctx := services.WithViewer(t.Context(), services.Viewer{Scopes: []services.Scope{services.ScopeIngest}})
-			ctx = dataloader.With(withCreatingUsers(ctx), a.resolver.Sources)
-			as, at := "user:alice", a.Clock.Now().Add(ahead)
-			first := graph.IngestEvent{As: &as, At: &at, Do: graph.IngestAction{PublishPost: &graph.PublishPostInput{Body: "1"}}}
-			cmd, err := ingestCommand(ctx, &call{r: a.resolver}, &first)
-			a.Must(err)
-			a.Clock.Advance(10 * time.Millisecond)
-			a.Must(errors.Join(a.Fanout.CommitInOrder(ctx, cmd)...))
-			a.mustReport(5*time.Millisecond, postEvent("alice", "2"))
-			if bodies, _ := a.feedOf("alice"); bodies != "21" {
-				t.Errorf("the feed shows %s, newest first, want 21", bodies)
-			}
-		})
-	}
-}
-
 func TestIngestIsTheHostsAlone(t *testing.T) {
 	a := newAPI(t)
 	got := a.askAs("bob", ingestQuery, map[string]any{"events": []event{expandEvent(publishEvent("user:alice"))}})

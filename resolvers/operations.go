@@ -79,9 +79,10 @@ type call struct {
 	as     string          // the global id of the actor
 	device string          // "" for a device without a name
 
-	// at is when the event happened, as the event says; nil: now. moment is the ID of that time; 0: now.
-	at     *time.Time
-	moment services.PostID
+	// at is when the event happened, as the event says; nil: now. moment is the ID of that time; 0: now. placed is the ID of the time at
+	// which an event of now came, if it has a time; else 0.
+	at             *time.Time
+	moment, placed services.PostID
 
 	// The subject of the command: its global ID, as the input names it, "" for none. user or conversation is its parsed ID, if it has
 	// the type.
@@ -178,7 +179,8 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 		return nil, err
 	}
 	// From here on the command is complete but for its key. Without a time the moment is zero, and the commit takes the present.
-	cmd.Name, cmd.Input, cmd.CreatedType, cmd.Subject, cmd.Moment = op.name, c.comparedInput(op, input), op.createdType, c.subject, c.moment
+	cmd.Name, cmd.Input, cmd.CreatedType, cmd.Subject = op.name, c.comparedInput(op, input), op.createdType, c.subject
+	cmd.Moment, cmd.Placed = c.moment, c.placed
 	if byRef {
 		cmd.SentInput = c.comparedInput(op, sent)
 	}

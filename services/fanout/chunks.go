@@ -238,15 +238,14 @@ func allFollowers(author services.UserID) FollowerChunk {
 	return FollowerChunk{Author: author, To: ^services.UserID(0)}
 }
 
-// EachFollower calls do with the followers of a chunk who were seen since a time, as SQL has them now, up to ChunkSize at a time. Followers
-// that have come since the split may make a second page.
+// EachFollower calls do with the followers of a chunk who were seen since a time, as SQL has them now, up to ChunkSize at a time.
 func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.Edge) error) error {
 	for after := chunk.After; ; {
 		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.ChunkSize, since)
 		if err != nil {
 			return err
 		}
-		// A full chunk that has not changed since the split is one page, which ends with its last follower.
+		// A full chunk that has not changed since the split is one page, and no further one is read.
 		more := len(edges) == f.ChunkSize && edges[len(edges)-1].Follower < chunk.To
 		// The query has no upper bound: its last page may reach into the next chunk.
 		for len(edges) > 0 && edges[len(edges)-1].Follower > chunk.To {

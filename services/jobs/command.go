@@ -32,6 +32,9 @@ type Command struct {
 	// Moment is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees it as
 	// tx.HappenedAt and tx.NewID. With a Key, it is part of the input that is compared.
 	Moment services.PostID
+	// Placed is the moment at which an event that happens now came, if it has a time of its own: see sql.Tx.SetPlaced. 0: it has none, or
+	// it happened in the past.
+	Placed services.PostID
 
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
 	// still returns the IDs, its writes are rolled back, and the command counts as successful.
@@ -102,6 +105,10 @@ func CheckKey(key string) error {
 func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	// Apply may run more than once, so nothing of an earlier run may stay.
 	c.ids, c.refusal, c.unchanged, c.applied = nil, nil, false, false
+	if c.Placed != 0 {
+		tx.SetPlaced(c.Placed)
+		defer tx.SetPlaced(0)
+	}
 	if c.Moment != 0 {
 		tx.SetDated(c.Moment)
 		defer tx.SetDated(0)

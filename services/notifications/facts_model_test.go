@@ -9,9 +9,9 @@ import (
 	"tidings/services"
 )
 
-// incomingPost is somebody else's post that incoming a post of the recipient, mentions the recipient, or both.
+// incomingPost is somebody else's post that answers a post of the recipient, mentions the recipient, or both.
 type incomingPost struct {
-	id, parent services.PostID // parent is 0 if it incoming nothing
+	id, parent services.PostID // parent is 0 if it answers nothing
 	author     services.UserID
 	mentionsMe bool            // it mentions the recipient
 	since      services.PostID // of the edit by which it mentions the recipient; 0: since it was published

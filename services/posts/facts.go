@@ -76,7 +76,7 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
-		if tx.Dated() != 0 { // another event of the same millisecond is being committed: the next try finds it
+		if tx.Placed() != 0 { // another event of the same millisecond is being committed: the next try finds it
 			err = services.Errorf(services.Unavailable, "at: another event of this millisecond came between: send the event again")
 		}
 	}
@@ -88,10 +88,10 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 
 // NewID makes an ID that is greater than the IDs of all posts, whatever the clocks say. A post with a lesser ID would be older
 // than posts that users have seen already, and would not count. Two nodes may still commit in the opposite order, so feeds look
-// back some seconds. A post of a past event (see sql.Tx.SetDated) is placed among the posts of its time: it counts as seen for
-// readers who have seen a later post.
+// back some seconds. A post of an event with a time (see sql.Tx.SetDated and SetPlaced) is placed among the posts of its time: it counts
+// as seen for readers who have seen a later post.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
-	if tx.Dated() != 0 {
+	if tx.Placed() != 0 {
 		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
 	}
 	var greatest services.PostID

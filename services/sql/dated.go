@@ -9,7 +9,15 @@ import (
 
 // SetDated is called by a function of the transaction. It sets when the event that the function applies happened, as an ID of that moment;
 // 0 is now. The function calls SetDated(0) at its end, because the next function in the transaction would keep the setting.
-func (tx *Tx) SetDated(moment services.PostID) { tx.dated = moment }
+func (tx *Tx) SetDated(moment services.PostID) { tx.dated, tx.placed = moment, moment }
+
+// SetPlaced is called in place of SetDated for an event that happens now, but came with its own time. moment is an ID of the time at which
+// it came. The IDs that the function makes are of that moment, so that they are less than those of an event that happens before the
+// commit and comes after it. All else is as for an event without a time.
+func (tx *Tx) SetPlaced(moment services.PostID) { tx.dated, tx.placed = 0, moment }
+
+// Placed is the moment that the IDs of the function are of; 0 for that of the commit.
+func (tx *Tx) Placed() services.PostID { return tx.placed }
 
 // Dated is the ID of the moment at which the event happened, 0 for now.
 func (tx *Tx) Dated() services.PostID { return tx.dated }
@@ -26,13 +34,19 @@ func (tx *Tx) HappenedAt() time.Time {
 // replayPause is the longest pause between two events of a replay that DueAt allows for.
 const replayPause = 5 * time.Minute
 
-// DueAt returns when a job that is planned for a time is due: at that time. For a late event it is due replayPause after Now at the
-// earliest: other late events from before the planned time may still follow, and the job must run after them.
+// DueAt returns when a job that is planned for a time is due: at that time. For a late event it is due later, as other late events from
+// before the planned time may still follow, and the job must run after them: replayPause after Now if the planned time has passed, else
+// as much later than planned as the event is late, but at most that.
 func (tx *Tx) DueAt(at time.Time) time.Time {
-	if soonest := tx.Now.Add(replayPause); tx.dated != 0 && at.Before(soonest) {
-		return soonest
+	latest := tx.Now.Add(replayPause)
+	if tx.dated == 0 || !at.Before(latest) {
+		return at
 	}
-	return at
+	late := tx.Now.Sub(tx.HappenedAt())
+	if due := at.Add(late); at.After(tx.Now) && due.Before(latest) {
+		return due
+	}
+	return latest
 }
 
 // NewestOfMillisecond makes the statement that NewIDIn needs for a table. The statement reads a range of the primary key: a
@@ -41,17 +55,17 @@ func NewestOfMillisecond(table string) Statement {
 	return NewStatement("the newest of "+table+" in a millisecond", `SELECT COALESCE(max(id), 0) FROM `+table+` WHERE id >= $1 AND id < $2`)
 }
 
-// NewIDIn is NewID for rows with the ID as their key. The ID of a past event comes after all rows of its millisecond; if the
+// NewIDIn is NewID for rows with the ID as their key. The ID of an event with a time comes after all rows of its millisecond; if the
 // millisecond is full, the ID is in the next one. newest finds the greatest ID from $1 on and below $2; the further arguments are
 // its own, for rows whose key has more columns.
 func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Statement, further ...any) (services.PostID, error) {
-	// Without a past moment the clock gives each ID once, so nothing has to be looked up.
+	// Without a moment the clock gives each ID once, so nothing has to be looked up.
 	id := tx.NewID(ids)
-	if tx.dated == 0 {
+	if tx.placed == 0 {
 		return id, nil
 	}
 	for {
-		// Several late events may have the same millisecond: each gets the next ID after those that the table has.
+		// Several events may have the same millisecond: each gets the next ID after those that the table has.
 		first, next := id.MillisecondBounds()
 		var taken services.PostID
 		if _, err := tx.One(ctx, newest, append([]any{first, next}, further...), &taken); err != nil {

@@ -155,7 +155,7 @@ func ignoreSecond(t *testing.T, database string) (through string, connections *a
 			go copyAll(client, server)
 		}
 	}()
-	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&connect_timeout=1", config.User, listener.Addr(), config.Database), connections
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&connect_timeout=3", config.User, listener.Addr(), config.Database), connections
 }
 
 // A server that has answered may be too busy for the next connection: the start connects again.

@@ -71,7 +71,7 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 	}
 	db := openPool(config, lockTimeoutSetting)
 	defer db.Close()
-	began := time.Now()
+	var busySince time.Time // the first connection that was too slow, since the server did something
 	for {
 		err := s.migrate(ctx, db)
 		failed, _ := errors.AsType[*pgconn.PgError](err)
@@ -79,9 +79,14 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 		switch {
 		case failed != nil && failed.Code == "55P03": // the lock was not free in time
 			s.log.Warn("the migration waits for a table that others use, such as a backup; it is tried again", "error", err)
+			busySince = time.Time{}
 		case failed != nil && failed.Code == "25P03": // no statement came in time
 			s.log.Warn("this machine is so busy that the database has ended the migration; it is tried again", "error", err)
-		case connecting && errors.Is(err, context.DeadlineExceeded) && time.Since(began) < connectPatience:
+			busySince = time.Time{}
+		case connecting && errors.Is(err, context.DeadlineExceeded) && (busySince.IsZero() || time.Since(busySince) < connectPatience):
+			if busySince.IsZero() {
+				busySince = time.Now()
+			}
 			s.log.Warn("the database is slow to take a connection for the migration; it is tried again", "error", err)
 		default:
 			return err

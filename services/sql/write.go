@@ -21,6 +21,7 @@ type Tx struct {
 	// dated is set while a function applies an event of the past: it is the ID of the moment at which that event happened, see SetDated.
 	// 0: the event happens now.
 	dated     services.PostID
+	placed    services.PostID                                   // the moment of the IDs that the function makes, see SetPlaced; 0: that of the commit
 	newID     func(next func() services.PostID) services.PostID // nil: each is a new one
 	readClock func(read func() time.Time) time.Time             // nil: each is read anew
 	Began     time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
@@ -58,8 +59,8 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 //
 // For an event in the past the ID is always that of its moment.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
-	if tx.dated != 0 {
-		return tx.dated
+	if tx.placed != 0 {
+		return tx.placed
 	}
 	if tx.newID == nil {
 		return ids.Next()

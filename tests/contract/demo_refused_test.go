@@ -51,17 +51,18 @@ func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 // the page's next frame.
 func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
 	p := openRefused(t, `{
-		const [later, real] = [setTimeout, fetch];
-		const ends = window.ends = []; // of what phones say: the timers of five seconds, which only the test ends
-		let sent = 0;
-		window.setTimeout = (run, wait, ...more) => wait === 5000 ? (ends.push(run), 0) : later(run, wait, ...more);
+		const [later, forget, real] = [setTimeout, clearTimeout, fetch];
+		const ends = window.ends = new Map(); // of what phones say: the timers of five seconds, which only the test ends
+		let sent = 0, timers = 0;
+		window.setTimeout = (run, wait, ...more) => wait === 5000 ? (ends.set(--timers, run), timers) : later(run, wait, ...more);
+		window.clearTimeout = (timer) => ends.delete(timer) || forget(timer);
 		window.fetch = (url, options) => String(options?.body).includes('sendMessage') ? Promise.reject(new TypeError('no answer to ' + ++sent)) : real(url, options);
 		window.says = (text) => Boolean(document.querySelector('.left .trouble')?.innerText.includes(text));
 		window.endFormer = (text) => new MutationObserver((_, seen) => {
 			if (!says(text)) return;
 			seen.disconnect();
-			window.ended = ends.length;
-			for (const end of ends) end();
+			window.ended = ends.size;
+			for (const end of [...ends.values()]) end();
 			requestAnimationFrame(() => requestAnimationFrame(() => (window.keeps = says(text))));
 		}).observe(document.querySelector('.left'), {subtree: true, childList: true, characterData: true});
 	}`)
@@ -81,7 +82,7 @@ func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
 		t.Error("the timer of a former text took away the present one")
 	}
 	// The page sets the timer of the present text after the frame that shows it.
-	p.wait("it goes by itself", `(ends.splice(0).forEach((end) => end()), !document.querySelector('.left .trouble'))`)
+	p.wait("it goes by itself", `([...ends.values()].forEach((end) => end()), !document.querySelector('.left .trouble'))`)
 }
 
 // setNoBoard says whether the board alone is refused.
