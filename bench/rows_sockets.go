@@ -41,7 +41,7 @@ func (b *bench) measureSockets(ctx context.Context) error {
 		if err := b.measureBareSockets(ctx, &r.bare, length); err != nil {
 			return fmt.Errorf("sockets of the bare writer: %w", err)
 		}
-		documents, err := b.watchersDocuments()
+		documents, err := b.writeDocumentKeys()
 		if err == nil {
 			err = b.measureBareSockets(ctx, &r.reading, length, b.redisURL, documents)
 		}
@@ -171,8 +171,8 @@ func (b *bench) measureBareSockets(ctx context.Context, into *series, length int
 	return b.measureTriggeredSockets(ctx, writer, readFirstFrame, into)
 }
 
-// watchersDocuments writes the keys of the watchers' documents to a file, which newDocumentReader reads.
-func (b *bench) watchersDocuments() (file string, err error) {
+// writeDocumentKeys writes the keys of the watchers' documents to a file, which newDocumentReader reads.
+func (b *bench) writeDocumentKeys() (file string, err error) {
 	keys := make([]string, b.sockets)
 	for i := range keys {
 		keys[i] = documentKey(b.numbers[watcher(i)])

@@ -207,7 +207,7 @@ type DisplayPolicy struct {
 // InTotal reports whether a source enters the total.
 func (p DisplayPolicy) InTotal(source Source) bool { return source.InTotal() != p.Turned[source] }
 
-// MinutesPerDay bounds the moments of quiet hours.
+// MinutesPerDay is the length of a day. QuietFrom and QuietTo are below it.
 const MinutesPerDay = 24 * 60
 
 // Quiet reports whether a moment is in the quiet hours, and when that changes; changesAt is the zero time if there are no quiet hours.

@@ -70,7 +70,8 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	}
 }
 
-func TestLearnedIsTheSumOverAllStreams(t *testing.T) {
+// LearnedSums adds what each stream adds for a user, until the user is no longer watched.
+func TestLearnedSumsAddAllStreams(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var left []services.UserID
 	f.RegisterStream(Stream{AddLearned: func(_ []services.UserID, sums []uint64) {

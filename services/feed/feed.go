@@ -40,7 +40,7 @@ type Config struct {
 	Posts    *nodecache.Posts
 	Reader   *nodecache.Reader
 	Pulled   *nodecache.Pulled
-	InFlight *nodecache.InFlight
+	InFlight *nodecache.InFlight // the posts that may not have reached all their readers yet
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
 	Clock    services.Clock

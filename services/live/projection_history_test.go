@@ -143,7 +143,7 @@ func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since 
 // rebuildReplays marks the list, reads the facts and merges them, in this order.
 func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
 	for range feedhistory.MaxTries {
-		entries := w.replaysBy(user)
+		entries := w.replaysFor(user)
 		if w.early {
 			pause()
 		}
@@ -152,7 +152,7 @@ func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
 			return err
 		}
 		if pause(); !w.early {
-			entries = w.replaysBy(user)
+			entries = w.replaysFor(user)
 		}
 		pause()
 		results, err := w.redis.mergeReplays(w.Ctx, []replayMerge{{Reader: user, Stamp: stamps[0], Whole: true, Entries: entries}})
@@ -173,8 +173,8 @@ func (w *boardWorld) Hosts(reader services.UserID) (list []services.FollowedAuth
 	return feedhistory.SortByAuthor(list)
 }
 
-// replaysBy lists a reader's replays by the facts, newest first.
-func (w *boardWorld) replaysBy(reader services.UserID) []replayEntry {
+// replaysFor lists the replays that a reader's board should have: those of the hosts whom the reader follows, newest first.
+func (w *boardWorld) replaysFor(reader services.UserID) []replayEntry {
 	return w.replaysOf(func(host services.UserID) bool {
 		_, follows := w.FollowedSince(reader, host)
 		return follows
@@ -236,7 +236,7 @@ func (w *boardWorld) Compare(user services.UserID) error {
 	if want := w.Hosts(user); !slices.Equal(feedhistory.SortByAuthor(read.Hosts), want) {
 		return fmt.Errorf("user %d: the hosts are %v, the facts say %v", user, read.Hosts, want)
 	}
-	if want := w.replaysBy(user); !read.Listed || !slices.Equal(read.Replays, want) {
+	if want := w.replaysFor(user); !read.Listed || !slices.Equal(read.Replays, want) {
 		return fmt.Errorf("user %d: the replays are %+v, the facts say %v", user, read, want)
 	}
 	return nil

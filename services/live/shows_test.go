@@ -157,7 +157,8 @@ func TestTheLifeOfAShow(t *testing.T) {
 	})
 }
 
-// wantLife compares the recorded life of a show with the reports: its positions, and the versions of its host.
+// wantLife checks what the commands have recorded of a show: the show itself at its end, its former positions, and the host's version,
+// which moved only at the start and at the end.
 func (s showNode) wantLife(id services.PostID, planned Show, later time.Time, title string) {
 	t, host := s.TB, planned.Host
 	t.Helper()

@@ -227,7 +227,7 @@ func (s Show) Late(now time.Time) bool { return s.Status == ShowUpcoming && s.Pl
 
 // moved reports whether a change moved the show on boards: its status or its position differs.
 func (s Show) moved(before Show) bool {
-	// An end that waits for its start changes neither, and is logged as a change of texts.
+	// If the end of an upcoming show is reported before its start, status and position stay: the log has it as a change of texts.
 	return s.Status != before.Status || s.Place() != before.Place()
 }
 

@@ -326,11 +326,11 @@ func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql
 	return which, err
 }
 
-// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. which has
-// the user and each locked type; the states of all of them are returned, so that a repeated mark projects states that an earlier one
-// could not.
-func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, args ...any) ([]State, error) {
-	if len(which) == 0 {
+// change runs an update of a user's rows that returns their types. The caller has locked all types that it may touch: the rows of locked
+// are the user and each of these types. The result has the states of all of them, changed or not: if an earlier mark was not projected,
+// its repetition projects the states.
+func change(ctx context.Context, tx *sql.Tx, locked sql.Rows, st sql.Statement, args ...any) ([]State, error) {
+	if len(locked) == 0 {
 		return nil, nil
 	}
 	changed := map[string]bool{}
@@ -344,8 +344,8 @@ func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, a
 		return nil, err
 	}
 	var raised sql.Rows
-	for _, one := range which {
-		// A type of which no row changed keeps its version: a newer version with the same count would wake devices for nothing.
+	for _, one := range locked {
+		// A type of locked no row changed keeps its version: a newer version with the same count would wake devices for nothing.
 		if changed[one[1].(string)] {
 			raised = append(raised, one)
 		}
@@ -353,5 +353,5 @@ func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, a
 	if err := raiseStateVersions(ctx, tx, raised); err != nil {
 		return nil, err
 	}
-	return readStates(ctx, tx.Runner, statesOf, which)
+	return readStates(ctx, tx.Runner, statesOf, locked)
 }

@@ -249,7 +249,7 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 		p.m.undoAll()
 	case verb == 5 && upTo != 0:
 		if of, _ := p.m.placed(upTo); p.m.top(of, true) != 0 {
-			p.m.unread(upTo)
+			p.m.markUnread(upTo)
 		}
 	}
 }

@@ -319,8 +319,8 @@ func (m *panelModel) undoAll() {
 	m.raise(changed)
 }
 
-// unread is the model of markUnread.
-func (m *panelModel) unread(place services.PostID) {
+// markUnread is the model of the function of that name.
+func (m *panelModel) markUnread(place services.PostID) {
 	of, _ := m.placed(place)
 	m.gen++
 	r := m.read[of]

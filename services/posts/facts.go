@@ -21,7 +21,8 @@ var (
 	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
-	// A deletion is a mark. The row keeps its position for lists and answers, and updated_at rises for the caches.
+	// A deletion is a mark. The row stays: lists can be read on from the post's position, and comments and replies still name it as their
+	// parent. updated_at rises for the caches.
 	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
 		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 

@@ -46,7 +46,7 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
 			// In a rebuild the first argument is the step (redis.Chain); this call is part of no rebuild.
 			calls = append(calls, redis.Call{
-				Keys: []string{DocumentKey(state.User), conversationsKey(state.User), onlineKey(state.User)}, Args: []any{redis.NoStep},
+				Keys: []string{DocumentKey(state.User), conversationsKey(state.User), onlineKey(state.User)}, Args: []any{redis.NoStepNumber},
 			})
 			last++
 		}

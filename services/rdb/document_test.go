@@ -68,7 +68,7 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 			return isText && len(text)%8 == 0
 		case announcementField:
 			return value == "1;2;3"
-		case viewsField, modesField:
+		case viewsField, categoryModesField:
 			return value == nil
 		}
 		return false

@@ -136,7 +136,7 @@ func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.
 // user without a document nothing is recorded: their next read rebuilds the document, with the day.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
 	calls := make([]redis.Call, len(users))
-	// The keys of a view are of one user, so each call is one master's: on a cluster the calls go out to all masters at once.
+	// All keys of a call belong to one user, and so to one master: on a cluster the calls go to all masters at once.
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: viewKeys(user), Args: []any{day, secondsToLive(lifetime)}}
 	}

@@ -38,12 +38,12 @@ type Registers struct {
 
 // These are the names of the fixed versioned fields, see Register.
 const (
-	announcementField = "A"
-	segmentField      = "G"
-	policyField       = "P"
-	liveField         = "B"
-	viewsField        = "V"
-	modesField        = "Q"
+	announcementField  = "A"
+	segmentField       = "G"
+	policyField        = "P"
+	liveField          = "B"
+	viewsField         = "V"
+	categoryModesField = "Q"
 
 	// These two fields are fx and Cx of Document, and have no version.
 	feedAgedField = "fx"
@@ -65,7 +65,7 @@ var fixedRegisters = []fixedRegister{
 	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`, false},
 	{liveField, `^%d+;$`, false},
 	{viewsField, `^%d+;%d+;[01]$`, true},
-	{modesField, `^%d+;[^;]*$`, true},
+	{categoryModesField, `^%d+;[^;]*$`, true},
 }
 
 // Registered holds the values of the fixed versioned fields.
@@ -124,7 +124,7 @@ func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]re
 // registersCall is the call for one user. Its first argument is a place for the step of a rebuild, see redis.Chain.
 func registersCall(user Registers) redis.Call {
 	args := make([]any, 1, 1+2*len(user.Fields))
-	args[0] = redis.NoStep
+	args[0] = redis.NoStepNumber
 	for _, register := range user.Fields {
 		args = append(args, register.Field, register.Value)
 	}
@@ -238,7 +238,7 @@ func ModesRegister(modes services.CategoryModes) Register {
 			list = append(list, string(offLetter)+string(category))
 		}
 	}
-	return Register{modesField, registerValue(modes.Version, strings.Join(list, ","))}
+	return Register{categoryModesField, registerValue(modes.Version, strings.Join(list, ","))}
 }
 
 // modeOf reads the letter of a mode before the name of a category. known is false for any other letter, or without a name.

@@ -178,7 +178,7 @@ func TestVersionedFieldNamesAreThoseOfEveryDocument(t *testing.T) {
 		}
 		for _, field := range fields {
 			want := InitialValue
-			if strings.HasPrefix(field, "H") || field == viewsField || field == modesField { // its category's counts come with it; few users have views or modes
+			if strings.HasPrefix(field, "H") || field == viewsField || field == categoryModesField { // its category's counts come with it; few users have views or modes
 				want = ""
 			}
 			if v.field(field) != want {

@@ -69,7 +69,7 @@ const (
 	connectionsPerCPU   = 32                     // with fewer, callers wait for a connection in no order, and some too long
 	// A page of a feed is an answer of a few KB, and a batch of documents is an answer of about 100 KB.
 	bufferBytes = 32 << 10
-	// A moved slot is asked for at its new place after a pause between these two.
+	// A pipeline that met a moved slot is sent to the slot's new place after a pause between these two; a single command goes there at once.
 	minClusterBackoff = 2 * time.Millisecond
 	maxClusterBackoff = 20 * time.Millisecond
 	// For failingNodeSeconds after a node's failure, a cluster's client asks another node where the slots are.

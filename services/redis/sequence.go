@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NoStep is the step of a call that is in no chain.
-const NoStep = ""
+// NoStepNumber is the first argument of a script's call that is in no chain.
+const NoStepNumber = ""
 
 // Step is one command of a sequence: a call of a script, or a plain command.
 type Step struct {
@@ -55,7 +55,7 @@ func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 }
 
 // Chain numbers steps. The script of each gets its number as the first argument, and notes it in Redis, see note in lua/lib.lua. Chain
-// returns the last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStep.
+// returns the last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStepNumber.
 func Chain(steps []Step) (last string) {
 	// The chain is random: the chain of another rebuild of the same user must not continue this one.
 	chain := strconv.FormatUint(rand.Uint64(), 36)

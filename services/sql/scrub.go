@@ -63,13 +63,13 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part ScrubbedPart, err err
 		return part, nil
 	}
 	var left []int64
-	var file fileFormat
+	var file filePages
 	read, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // the whole part is read in one snapshot
 	if err != nil {
 		return part, MapError("scrub", err)
 	}
 	defer func() { _ = read.Rollback() }()
-	if file, err = readFormat(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
+	if file, err = readFilePages(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
 		left, err = dirtyPages(ctx, transaction{read}, file, after+1, min(after+scrubPages, file.pages))
 	}
 	// The snapshot ends before the writes, because it would keep the log from being emptied.
@@ -155,9 +155,9 @@ func readPages(ctx context.Context, q queryer, numbers []int64, each func(number
 	return rows.Err()
 }
 
-// readFormat reads the head of the file, and which of the pages from first to last are free. It walks along the whole
+// readFilePages reads the head of the file, and which of the pages from first to last are free. It walks along the whole
 // list of free pages, because the list is in no order.
-func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFormat, err error) {
+func readFilePages(ctx context.Context, q queryer, first, last int64) (file filePages, err error) {
 	file.first, file.last = first, last
 	rows, err := q.query(ctx, `PRAGMA page_count`, nil)
 	if err != nil {
@@ -186,7 +186,7 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 }
 
 // dirtyPages returns the pages from first to last that have deleted data in them or in their overflow pages.
-func dirtyPages(ctx context.Context, q queryer, file fileFormat, first, last int64) (left []int64, err error) {
+func dirtyPages(ctx context.Context, q queryer, file filePages, first, last int64) (left []int64, err error) {
 	numbers := make([]int64, 0, last-first+1)
 	for number := first; number <= last; number++ {
 		numbers = append(numbers, number)
@@ -201,7 +201,7 @@ func dirtyPages(ctx context.Context, q queryer, file fileFormat, first, last int
 
 // overwrite overwrites the deleted data in pages and in their overflow pages, as they are in this transaction. numbers is sorted.
 func overwrite(ctx context.Context, q queryer, numbers []int64) error {
-	file, err := readFormat(ctx, q, numbers[0], numbers[len(numbers)-1])
+	file, err := readFilePages(ctx, q, numbers[0], numbers[len(numbers)-1])
 	// The file is examined again in the transaction: it may have changed since, and its pages may no longer be
 	// understood.
 	if err != nil || !file.known() {
@@ -222,7 +222,7 @@ type scrubbedPage struct {
 // eachDirty finds the pages with deleted data among the given ones and their overflow pages. It calls found with the number of the
 // given page (for an overflow page, the page of its row) and with the page in which the data is overwritten. It does so only after
 // all pages are read: SQLite must not write a table that it reads.
-func eachDirty(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
+func eachDirty(ctx context.Context, q queryer, file filePages, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64
 	var chains []chain

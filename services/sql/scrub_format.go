@@ -20,8 +20,8 @@ import (
 // pages, each of which begins with the number of the next page. Pages that belong to no tree are in a list of trunk pages, each of
 // which lists some free pages.
 
-// fileFormat describes the pages of a file.
-type fileFormat struct {
+// filePages is what is known about the pages of one file.
+type filePages struct {
 	pages   int64 // how many the file has
 	usable  int   // bytes of a page that SQLite uses
 	hasMaps bool  // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
@@ -40,12 +40,12 @@ const maxFilePages = 1 << 25
 
 // known reports whether the pages of the file are understood; otherwise no page of the file may be changed. It returns false until
 // readHead has read the first page.
-func (f *fileFormat) known() bool {
+func (f *filePages) known() bool {
 	return f.usable > 0 && !f.hasMaps && !f.damaged && f.pages < maxFilePages
 }
 
 // readHead reads the first page, and returns the first page of the list of free pages; 0: there is none.
-func (f *fileFormat) readHead(data []byte) (list int64) {
+func (f *filePages) readHead(data []byte) (list int64) {
 	// The offsets are those of the file format: 20 the reserved bytes of a page, 32 and 36 the list of free pages and
 	// its length, 52 the greatest root with auto_vacuum.
 	f.usable = len(data) - int(data[20])
@@ -56,7 +56,7 @@ func (f *fileFormat) readHead(data []byte) (list int64) {
 }
 
 // readList reads a page of the list of free pages, and returns the next one; 0: it was the last.
-func (f *fileFormat) readList(number int64, data []byte) (next int64) {
+func (f *filePages) readList(number int64, data []byte) (next int64) {
 	f.trunks[number] = true
 	f.listed++
 	// A page of the list has the number of the next one, how many free pages it lists, and their numbers.
@@ -114,7 +114,7 @@ const (
 
 // holes finds the holes of a page, and the chains that begin in it. A malformed page has none: if two of its cells or free blocks
 // overlap, or if one lies outside of the content, the page is not changed.
-func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
+func (f *filePages) holes(number int64, data []byte) ([]hole, []chain) {
 	switch {
 	case f.trunks[number]:
 		if from := 8 + 4*number32(data[4:]); from <= int64(f.usable) {
@@ -192,7 +192,7 @@ func (b usedBytes) take(from, to int) bool {
 
 // cell returns the number of bytes that a cell takes in its page, and the chain of the bytes that do not fit there. size is 0 if
 // the cell is malformed.
-func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
+func (f *filePages) cell(data []byte, kind byte, at int) (size int, c chain) {
 	if at+4 > f.usable {
 		return 0, c
 	}

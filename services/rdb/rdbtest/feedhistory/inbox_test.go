@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// inboxHistory is a history of feeds alone.
+// inboxHistory runs the history of a number, in which no author is pulled and no user has a board.
 func inboxHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*World]) error {
 	return Run(ctx, client, number, 1, bug.Inject)
 }
