@@ -23,9 +23,9 @@ RACE =
 UNWATCHED = -race=false -d=checkptr=0
 DETECTOR = $(if $(filter-out 0,$(RACE)),-race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)')
 
-# The packages whose tests take longest come first, so that no processor is idle at the end. Three packages at a time keep two
-# processors busy. With five, six packages of services took 1.2 times the processor time of two at a time on a virtual machine, where a
-# switch of processes is dear.
+# The packages whose tests take longest come first, so that no processor is idle at the end. Four packages at a time keep two
+# processors busy, because many tests wait. With five, six packages of services took 1.2 times the processor time of two at a time on a
+# virtual machine, where a switch of processes is dear.
 LONGEST = ./tests/contract ./tests/model ./tests/nodes ./resolvers ./tests/faults ./services/live ./services/badge ./services/command ./services/notifications ./services/social ./services/fanout ./services/chat ./services/rdb ./web ./tests/engines ./services/audit ./services/views ./tests/examples
 
 test: install check ## install what is missing, vet, build, run every test; with RACE=1 under the race detector
@@ -34,7 +34,7 @@ test: install check ## install what is missing, vet, build, run every test; with
 check:
 	go vet ./...
 	go build ./...
-	tests/in-memory.sh go test $(DETECTOR) -vet=off -p 3 -timeout 45m $(LONGEST) ./...
+	tests/in-memory.sh go test $(DETECTOR) -vet=off -p 4 -timeout 45m $(LONGEST) ./...
 
 nightly: RACE = 1
 nightly: install ## run every test anew in a random order and under the race detector, with the full set of histories
