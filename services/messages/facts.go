@@ -345,7 +345,7 @@ func change(ctx context.Context, tx *sql.Tx, locked sql.Rows, st sql.Statement, 
 	}
 	var raised sql.Rows
 	for _, one := range locked {
-		// A type of locked no row changed keeps its version: a newer version with the same count would wake devices for nothing.
+		// A type of which no row changed keeps its version: a newer version with the same count would wake devices for nothing.
 		if changed[one[1].(string)] {
 			raised = append(raised, one)
 		}

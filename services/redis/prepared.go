@@ -107,8 +107,8 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	return nil
 }
 
-// readBatch has the commands of one ReadEach, in two lists. Each second a node reads
-// keys of every user who is watched, so the lists are used again.
+// readBatch has the commands of one ReadEach, in two lists. Each second a node reads keys of every user who is watched, so the lists
+// are used again.
 type readBatch struct {
 	reads    []*fieldRead  // from the pools of their reads, to which release returns them
 	commands []redis.Cmder // of reads, for the library

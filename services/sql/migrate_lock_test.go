@@ -3,17 +3,11 @@ package sql_test
 import (
 	"context"
 	stdsql "database/sql"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -117,58 +111,18 @@ func TestAMigrationThatWasTooSlowIsTriedAgain(t *testing.T) {
 	}
 }
 
-// ignoreSecond puts a proxy before a database. It leaves the second connection without an answer, as a server on a busy machine may.
-// connections counts all of them.
-func ignoreSecond(t *testing.T, database string) (through string, connections *atomic.Int32) {
-	t.Helper()
-	config, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	connections = new(atomic.Int32)
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			if connections.Add(1) == 2 {
-				go func() { _, _ = io.Copy(io.Discard, client) }() // until the client gives up
-				continue
-			}
-			network, address := pgconn.NetworkAddress(config.Host, config.Port)
-			server, err := net.Dial(network, address)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			copyAll := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
-				_ = to.Close()
-			}
-			go copyAll(server, client)
-			go copyAll(client, server)
-		}
-	}()
-	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&connect_timeout=3", config.User, listener.Addr(), config.Database), connections
-}
-
 // A server that has answered may be too busy for the next connection: the start connects again.
 func TestAStartWaitsForABusyServer(t *testing.T) {
-	url, connections := ignoreSecond(t, sqltest.NewServer(t).Database(t))
-	db, err := sql.Open(t.Context(), sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
+	url, trips := sqltest.CountTrips(t, sqltest.NewServer(t).Database(t))
+	trips.Ignore(2)
+	db, err := sql.Open(t.Context(), sql.Config{URL: url + "&connect_timeout=3", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	if got := connections.Load(); got < 3 {
+	if got := trips.Connections(); got < 3 {
 		t.Errorf("%d connections, want one without an answer and one after it", got)
 	}
 }

@@ -71,7 +71,7 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 	}
 	db := openPool(config, lockTimeoutSetting)
 	defer db.Close()
-	var busySince time.Time // the first connection that was too slow, since the server did something
+	var busySince time.Time // when a connection was too slow for the first time; zero once the server has answered again
 	for {
 		err := s.migrate(ctx, db)
 		failed, _ := errors.AsType[*pgconn.PgError](err)

@@ -27,6 +27,8 @@ type Trips struct {
 	work       sync.WaitGroup
 
 	loses atomic.Bool // see LoseCommit
+
+	accepted, ignored atomic.Int64 // how many connections came, and the number of the one that gets no answer: see Ignore
 	// open are both ends of all connections, for Cut.
 	mu   sync.Mutex
 	open []net.Conn
@@ -74,12 +76,25 @@ func (t *Trips) Cut() {
 // LoseCommit lets the next COMMIT reach the server, but closes the connection of its client before the answer.
 func (t *Trips) LoseCommit() { t.loses.Store(true) }
 
+// Ignore leaves the connection of a number, counted from 1, without an answer, as a server on a busy machine may.
+func (t *Trips) Ignore(number int64) { t.ignored.Store(number) }
+
+// Connections is how many connections were made, with the ignored one.
+func (t *Trips) Connections() int64 { return t.accepted.Load() }
+
 // accept makes a pair of connections for each client.
 func (t *Trips) accept() {
 	for {
 		client, err := t.listener.Accept()
 		if err != nil {
 			return
+		}
+		if t.accepted.Add(1) == t.ignored.Load() {
+			t.work.Go(func() {
+				_, _ = io.Copy(io.Discard, client) // until the client gives up
+				_ = client.Close()
+			})
+			continue
 		}
 		network, address := pgconn.NetworkAddress(t.config.Host, t.config.Port)
 		server, err := net.Dial(network, address)
