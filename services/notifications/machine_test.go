@@ -78,6 +78,13 @@ func (p *reader) explained(badges *services.Badges) (items, arrived map[string]i
 	for _, explanation := range list {
 		items[explanation.Part] = len(explanation.Items)
 	}
+	newest, _, err := of.Newest(p.TB.Context(), source.ExplainRequest{User: p.me, Badges: badges})
+	p.Must(err)
+	for i, explanation := range newest {
+		if all := list[i].Items; !slices.Equal(explanation.Items, all[:min(len(all), newestSearched)]) {
+			p.t.Fatalf("the newest of %s are %v, explained by %v", explanation.Part, explanation.Items, all)
+		}
+	}
 	digest := &services.Digest{}
 	p.Must(of.Digest(p.TB.Context(), p.me, time.UnixMicro(1), digest))
 	for _, part := range digest.Parts {

@@ -137,20 +137,40 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 }
 
 // Explain lists the unseen notifications of each category that counts. Each item says which call clears it.
-func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (list []services.Explanation, err error) {
+func (s Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
+	return s.explain(ctx, of, of.Most(), services.MaxPostID)
+}
+
+// newestSearched is the number of unseen notifications of a category among which Newest looks for one that the badges count.
+const newestSearched = 4
+
+// Newest explains each category by the newest notifications that the badges count. A notification is in SQL a moment before it is in
+// the counts. If it alerted in that moment, the message would have a number without it, and a device that takes only alerts would
+// keep this number.
+func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (list []services.Explanation, known bool, err error) {
+	list, err = s.explain(ctx, of, newestSearched, of.Badges.Notifications.Newest)
+	return list, true, err
+}
+
+// explain lists the unseen notifications of each category that counts, up to a position and at most limit of each. It reads limit
+// of each before it leaves out those after the position. Position 0, of badges that do not know their newest one, leaves out none.
+func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int, upTo services.PostID) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {
 		return nil, err
 	}
 	all, hosts := preferences.countingCategories(s.memory.allCategories()), s.memory.Current()
 	page, err := readPage(ctx, s.db, listQuery{
-		user: of.User, categories: all, only: onlyUnseen, limit: of.Most(), limitPerCategory: true, bare: true, expiry: s.expiry.withHosts(hosts),
+		user: of.User, categories: all, only: onlyUnseen, limit: limit, limitPerCategory: true, bare: true, expiry: s.expiry.withHosts(hosts),
 	})
 	if err != nil {
 		return nil, err
 	}
 	items := map[services.Category][]services.Item{}
 	for _, notification := range page.Notifications {
+		if upTo > 0 && notification.Place > upTo {
+			continue
+		}
 		notification.Reach = 0 // marking one row does not clear others
 		items[notification.Category] = append(items[notification.Category], services.Item{
 			ID: notification.GlobalID(), At: notification.At, Count: 1,
