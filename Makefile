@@ -47,7 +47,7 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins), a build for 
 	CGO_ENABLED=0 GOOS=windows go build -o /dev/null .
 
 generate: ## make Go and docs/schema.md of graph/*.graphqls, and Go of the schema of the bench's peer
-	go tool gqlgen generate
+	go run ./graph/generate
 	page=$$(mktemp); trap 'rm -f "$$page"' EXIT; go run . schema --markdown > "$$page" && cat "$$page" > docs/schema.md
 	cd bench/peers/gqlgen && go tool gqlgen generate
 

@@ -14,31 +14,45 @@ import (
 // table takes 12 us for each operation that is not compiled. That is more than parsing, validating and executing `{ __typename }` take
 // together.
 func NewSchema(cfg Config) graphql.ExecutableSchema {
-	return leanSchema{NewExecutableSchema(cfg).(*executableSchema)}
+	return leanSchema{NewExecutableSchema(cfg).(*executableSchema), NewPlans(compileOperation)}
+}
+
+// compileOperation compiles a query or a mutation; nil for one that is not compiled, and for a subscription.
+func compileOperation(operation *ast.OperationDefinition) *selection[root] {
+	switch {
+	case len(operation.Directives) > 0:
+		return nil
+	case operation.Operation == ast.Query:
+		return compileQuery(operation.SelectionSet)
+	case operation.Operation == ast.Mutation:
+		return compileMutation(operation.SelectionSet)
+	}
+	return nil
 }
 
 // leanSchema is the generated schema with another Exec. A new version of gqlgen may change Exec: TestExecIsTheGeneratedOneWithoutTheTable
 // then fails.
-type leanSchema struct{ *executableSchema }
+type leanSchema struct {
+	*executableSchema
+	compiled *Plans[*selection[root]]
+}
 
-// Exec executes the operation of the context. It does the same as the generated Exec, without the table.
+// Exec executes the operation of the context. It does the same as the generated Exec, without the table, and answers a compiled query by
+// its selection.
 func (l leanSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	// The channel is for parts that are deferred, which no schema here permits: see graph.go.
 	ec := newExecutionContext(opCtx, l.executableSchema, make(chan graphql.DeferredResult))
+	if compiled := l.compiled.Of(opCtx.Operation); compiled != nil {
+		return once(func(ctx context.Context) *graphql.Response { return &graphql.Response{Data: ec.answer(ctx, compiled)} })
+	}
 	switch opCtx.Operation.Operation {
 	case ast.Query:
 		return ec.query(opCtx.Operation.SelectionSet)
 	case ast.Mutation:
-		// The executor calls this handler until it returns nil.
-		first := true
-		return func(ctx context.Context) *graphql.Response {
-			if !first {
-				return nil
-			}
-			first = false
+		return once(func(ctx context.Context) *graphql.Response {
 			return marshalResponse(ec._Mutation(ctx, opCtx.Operation.SelectionSet))
-		}
+		})
 	case ast.Subscription:
 		next := ec._Subscription(ctx, opCtx.Operation.SelectionSet)
 		var buffer bytes.Buffer
@@ -53,6 +67,18 @@ func (l leanSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		}
 	default:
 		return graphql.OneShot(graphql.ErrorResponse(ctx, "unsupported GraphQL operation"))
+	}
+}
+
+// once returns a handler that answers once: the executor calls it until it returns nil. It does so from one goroutine.
+func once(answer graphql.ResponseHandler) graphql.ResponseHandler {
+	answered := false
+	return func(ctx context.Context) *graphql.Response {
+		if answered {
+			return nil
+		}
+		answered = true
+		return answer(ctx)
 	}
 }
 

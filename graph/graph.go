@@ -1,5 +1,5 @@
-// Package graph is the contract: the GraphQL schema in *.graphqls, and the Go that gqlgen generates from it. Only this file,
-// exec.go and scalars.go are written by hand.
+// Package graph is the contract: the GraphQL schema in *.graphqls, the Go that gqlgen and the command generate make of it, and what
+// executes an operation: see exec.go and compiled.go.
 package graph
 
 import (
@@ -17,7 +17,7 @@ import (
 // responses. No transport here sends those, so fields that cannot be null would be null.
 func init() { delete(parsedSchema.Directives, "defer") }
 
-//go:generate go tool gqlgen generate
+//go:generate go run ./generate
 
 // Viewer is the user of the token; its fields are resolved when they are selected.
 type Viewer struct {

@@ -95,6 +95,7 @@ func TestReadsAreBatched(t *testing.T) {
 				{"posts", aScreenOfPostsIsReadInBatches},
 				{"badgeItems", itemsOfTheBadgesAreReadInBatches},
 				{"usersOfTheHost", usersOfTheHostAreReadInBatches},
+				{"compiled", compiledAnswersAreTheExecutors},
 				{"badgesAfterALoss", badgesAfterALossAreReadInThreeRoundTrips},
 				{"events", anEventOfASubscriptionIsReadInBatches},
 			} {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"tidings/graph"
 	"tidings/services"
 )
 
@@ -159,18 +160,12 @@ func listField[T, U any](get func(*T) []U, of objectCompiler[U]) fieldCompiler[T
 	}
 }
 
-// appendText writes a string as the executor does, byte for byte: a test compares both. It does not use encoding/json, which escapes <,
-// > and &: the executor does not.
-func appendText(to []byte, text string) []byte {
-	return append(appendEscaped(append(to, '"'), text), '"')
-}
-
 // appendTextOrNull writes "" as null.
 func appendTextOrNull(to []byte, text string) []byte {
 	if text == "" {
 		return append(to, "null"...)
 	}
-	return appendText(to, text)
+	return graph.AppendText(to, text)
 }
 
 // appendID writes a global ID in the form of services.GlobalID. A key that needs no escapes is written as it is, and an escaped
@@ -178,34 +173,4 @@ func appendTextOrNull(to []byte, text string) []byte {
 func appendID(to []byte, kind, key string) []byte {
 	to = append(append(append(to, '"'), kind...), ':')
 	return append(services.AppendEscapedKey(to, key), '"')
-}
-
-// appendEscaped escapes the characters that JSON requires to be escaped and, like the executor, no others. Invalid UTF-8 stays as it
-// is.
-func appendEscaped(to []byte, text string) []byte {
-	const hex = "0123456789ABCDEF"
-	// Runs without a special character are copied at once.
-	start := 0
-	for i := range len(text) {
-		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		to = append(to, text[start:i]...)
-		start = i + 1
-		switch c {
-		case '"', '\\':
-			to = append(to, '\\', c)
-		case '\n':
-			to = append(to, '\\', 'n')
-		case '\r':
-			to = append(to, '\\', 'r')
-		case '\t':
-			to = append(to, '\\', 't')
-		// These are the other control characters. JSON requires no other escapes.
-		default:
-			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	return append(to, text[start:]...)
 }

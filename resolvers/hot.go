@@ -3,9 +3,7 @@ package resolvers
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
-	"weak"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -25,19 +23,14 @@ import (
 // fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a compiler, or the
 // executor answers the operations that select it.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
-	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
+	return &hot{ExecutableSchema: schema, r: r, plans: graph.NewPlans(planOf)}
 }
 
 // hot is the schema that Hot returns. The embedded schema answers the operations that are not compiled.
 type hot struct {
 	graphql.ExecutableSchema
-	r *Resolver
-
-	mu sync.RWMutex
-	// plans has the plans by operation, and is guarded by mu. A nil plan is kept too, so that an operation that is not hot is examined
-	// only once. A plan is freed with its document: the key is a weak pointer, and nothing in a plan points to the operation. The
-	// transport bounds the bytes of the documents that it keeps.
-	plans map[weak.Pointer[ast.OperationDefinition]]*plan
+	r     *Resolver
+	plans *graph.Plans[*plan] // a nil plan is kept too, so that an operation that is not hot is examined only once
 }
 
 // plan is the compiled form of an operation: the parts to read, and the text before and after them. The plan of an operation that is
@@ -88,7 +81,7 @@ var viewerParts = map[string]func(*ast.Field) *part{
 // user. A mutation is never hot: planOf refuses it.
 func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
-	plan := h.plan(operation.Operation)
+	plan := h.plans.Of(operation.Operation)
 	switch {
 	case plan == nil:
 	case plan.field != nil:
@@ -100,38 +93,6 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 		return h.query(operation, plan)
 	}
 	return h.ExecutableSchema.Exec(ctx)
-}
-
-// plan returns the plan of an operation, and makes it at the first use. If two requests make it at the same time, the plan that is
-// stored first is kept. The key is the pointer to the operation in the document that the transport keeps. So a document that was parsed
-// twice has two plans.
-func (h *hot) plan(operation *ast.OperationDefinition) *plan {
-	key := weak.Make(operation)
-	h.mu.RLock()
-	known, ok := h.plans[key]
-	h.mu.RUnlock()
-	if ok {
-		return known
-	}
-	// The lock is not held meanwhile: compiling takes longer than a look-up, and other requests must not wait for it.
-	made := planOf(operation)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known, ok := h.plans[key]; ok {
-		return known
-	}
-	h.plans[key] = made
-	// Without this the map would grow with every document that was ever sent, also after the transport has dropped it.
-	runtime.AddCleanup(operation, h.forget, key)
-	return made
-}
-
-// forget drops the plan of a document that nobody holds any more. The runtime calls it from a goroutine of its own, after the garbage
-// collector has freed the operation. So no request can have the key any more.
-func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.plans, key)
 }
 
 // planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription { badgesChanged
@@ -211,7 +172,7 @@ func (p *plan) append(to []byte, contents []content) []byte {
 // transport and Exec: for example, it makes the loader in place of UseLoader. transport.Front has checked the token, the limits and
 // the document. If ok is false, nothing has been answered, and the caller uses the executor, which makes the error.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
-	p := h.plan(operation)
+	p := h.plans.Of(operation)
 	if p == nil || p.field != nil {
 		return nil
 	}

@@ -47,9 +47,9 @@ var (
 			}
 			return strconv.AppendInt(to, int64(c.Value), 10)
 		}),
-		"display":   leaf(func(to []byte, c *services.Count) []byte { return appendText(to, c.Display) }),
+		"display":   leaf(func(to []byte, c *services.Count) []byte { return graph.AppendText(to, c.Display) }),
 		"inTotal":   leaf(func(to []byte, c *services.Count) []byte { return strconv.AppendBool(to, c.InTotal) }),
-		"precision": leaf(func(to []byte, c *services.Count) []byte { return appendText(to, string(c.Precision)) }),
+		"precision": leaf(func(to []byte, c *services.Count) []byte { return graph.AppendText(to, string(c.Precision)) }),
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
@@ -66,8 +66,8 @@ var (
 	// categoryObject is one category in the list of all categories. The list includes the categories of the host application, whose
 	// names are not in the schema.
 	categoryObject = objectCompiler[services.CategoryCount]{"CategoryCount", map[string]fieldCompiler[services.CategoryCount]{
-		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
-		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
+		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return graph.AppendText(to, string(c.Category)) }),
+		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return graph.AppendText(to, c.Name) }),
 		"count":    objectField(func(c *services.CategoryCount) *services.Count { return &c.Count }, countObject),
 		"older":    leaf(func(to []byte, c *services.CategoryCount) []byte { return strconv.AppendInt(to, int64(c.Older), 10) }),
 	}}
@@ -78,7 +78,7 @@ var (
 			if n.Newest == 0 {
 				return append(to, "null"...)
 			}
-			return appendText(to, services.UpToText(n.Newest))
+			return graph.AppendText(to, services.UpToText(n.Newest))
 		}),
 		"total":      objectField(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
 		"categories": listField((*services.NotificationCounts).Categories, categoryObject),
@@ -92,7 +92,7 @@ var (
 
 	// The types of site messages are not in the schema, because the application chooses them. So they are a list and not fields.
 	messageTypeObject = objectCompiler[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]fieldCompiler[services.MessageTypeCount]{
-		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return appendText(to, m.Type) }),
+		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return graph.AppendText(to, m.Type) }),
 		"count": objectField(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),
 	}}
 
@@ -107,14 +107,14 @@ var (
 	}}
 
 	dotObject = objectCompiler[services.Dot]{"Dot", map[string]fieldCompiler[services.Dot]{
-		"name": leaf(func(to []byte, d *services.Dot) []byte { return appendText(to, d.Name) }),
+		"name": leaf(func(to []byte, d *services.Dot) []byte { return graph.AppendText(to, d.Name) }),
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
 	// The sources with several counts have fields here. withCountFields adds the sources with a single count.
 	badgesObject = objectCompiler[shownBadges]{"Badges", withCountFields(map[string]fieldCompiler[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
-		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),
+		"version":       leaf(func(to []byte, b *shownBadges) []byte { return graph.AppendText(to, b.Version) }),
 		"total":         objectField(func(b *shownBadges) *services.Count { return &b.Total }, countObject),
 		"notifications": objectField(func(b *shownBadges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
 		"siteMessages":  objectField(func(b *shownBadges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),

@@ -158,11 +158,11 @@ var (
 	showObject = objectCompiler[shownShow]{"Show", map[string]fieldCompiler[shownShow]{
 		"id":        leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
 		"host":      objectField(func(s *shownShow) *shownUser { return &s.host }, userObject),
-		"title":     leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
+		"title":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendText(to, s.Show.Title) }),
 		"coverUrl":  leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
 		"replayUrl": leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
 		// A node has the show as it is now; an edge has it as the session froze it.
-		"status":    leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
+		"status":    leaf(func(to []byte, s *shownShow) []byte { return graph.AppendText(to, string(s.Show.Status)) }),
 		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
 		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
 		// OverAt and not EndedAt: a show whose end was reported before its start is not over.
@@ -182,7 +182,7 @@ var (
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
 		}),
-		"status":    leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Frozen.Status)) }),
+		"status":    leaf(func(to []byte, s *shownShow) []byte { return graph.AppendText(to, string(s.Frozen.Status)) }),
 		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.PlannedAt) }),
 		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.StartedAt) }),
 		"endedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.EndedAt) }),
@@ -203,7 +203,7 @@ var (
 		"edges":     eachShow(boardEdgeObject.compile),
 		"nodes":     eachShow(showObject.compile),
 		"pageInfo":  objectField(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
-		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return appendText(to, b.Session.String()) }),
+		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return graph.AppendText(to, b.Session.String()) }),
 		// lastId is null on an empty page.
 		"lastId": leaf(func(to []byte, b *shownBoard) []byte {
 			if len(b.Items) == 0 {

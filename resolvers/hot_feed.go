@@ -180,9 +180,9 @@ var (
 	// feedPostObject is the object of a post. The order of the fields means nothing: an answer is in the order of its document.
 	feedPostObject = objectCompiler[shownEdge]{"Post", map[string]fieldCompiler[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
-		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),
+		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendText(to, string(i.Post.Kind)) }),
 		"author": objectField(func(i *shownEdge) *shownUser { return &i.author }, userObject),
-		"body":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, i.Post.Body) }),
+		"body":   leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendText(to, i.Post.Body) }),
 		"parentId": leaf(func(to []byte, i *shownEdge) []byte {
 			if i.Post.Parent == 0 {
 				return append(to, "null"...)

@@ -8,6 +8,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"pgregory.net/rapid"
 
+	"tidings/graph"
 	"tidings/services"
 	"tidings/services/feed"
 )
@@ -104,7 +105,7 @@ func TestTextsAreEscapedAsExecutionDoes(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, text string) {
 		var want bytes.Buffer
 		graphql.MarshalString(text).MarshalGQL(&want)
-		if got := appendText(nil, text); !bytes.Equal(got, want.Bytes()) {
+		if got := graph.AppendText(nil, text); !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("%q: %s, want %s", text, got, want.Bytes())
 		}
 	}

@@ -54,7 +54,7 @@ func topPageSize(field *ast.Field) (first int, ok bool) {
 // Joint returns the plan of a query all of whose reads can be done jointly, that is for several requests at once; nil for any other
 // query. See transport.JointSchema.
 func (h *hot) Joint(operation *ast.OperationDefinition) any {
-	p := h.plan(operation)
+	p := h.plans.Of(operation)
 	if p == nil || p.field != nil {
 		return nil
 	}

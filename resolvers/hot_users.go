@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"tidings/graph"
 	"tidings/services"
 )
 
@@ -17,7 +18,7 @@ type shownUser struct {
 // the same.
 var userObject = objectCompiler[shownUser]{"User", map[string]fieldCompiler[shownUser]{
 	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
-	"key":           leaf(func(to []byte, u *shownUser) []byte { return appendText(to, u.Key) }),
+	"key":           leaf(func(to []byte, u *shownUser) []byte { return graph.AppendText(to, u.Key) }),
 	"name":          leaf(func(to []byte, u *shownUser) []byte { return appendTextOrNull(to, u.Name) }),
 	"avatarUrl":     leaf(func(to []byte, u *shownUser) []byte { return appendTextOrNull(to, u.AvatarURL) }),
 	"viewerFollows": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Follows) }),
@@ -29,7 +30,7 @@ var userObject = objectCompiler[shownUser]{"User", map[string]fieldCompiler[show
 		if !u.relation.Follows {
 			return append(to, "null"...)
 		}
-		return appendText(to, string(followModes[u.relation.Mode]))
+		return graph.AppendText(to, string(followModes[u.relation.Mode]))
 	}),
 	"viewerHides": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
 }}

@@ -6,11 +6,11 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// The measured memory of a document in addition to its text: documentOverhead, and partOverhead for each name or value with its
-// position.
+// The measured memory of a document and of what is compiled of it, in addition to its text: documentOverhead, and partOverhead for each
+// name or value with its position.
 const (
 	documentOverhead = 1 << 10 // bytes of each document
-	partOverhead     = 224     // bytes of each part
+	partOverhead     = 400     // bytes of each part
 )
 
 // documentCache keeps the most recently used documents by their text, up to a number of documents and a number of bytes. Only

@@ -22,6 +22,7 @@ import (
 var ranks = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,
+	"graph/generate":         -2,
 	"tests/house":            -2,
 	"tests/model":            -2,
 	"tests/faults":           -2,

@@ -1,0 +1,323 @@
+package graph
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// The executor of gqlgen gives each field a context, and a goroutine if a resolver answers it. Most fields of a list need neither: they
+// are in the value that one resolver has returned for the whole page. So a query is compiled once for its document, into functions that
+// append JSON and that call resolvers only for the fields that have one. compiled.generated.go has a compiler for each type, which
+// graph/generate makes of the schema.
+//
+// A compiled query begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders read for all
+// of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A selection that is not
+// plain, see plainFields, is not compiled.
+
+// root is the value of the type Query, which has no Go type.
+type root struct{}
+
+// selection is the compiled selection of a type. It is shared by all requests with the same document, and does not change.
+type selection[T any] struct {
+	fields []*compiledField[T]
+	calls  int // how many of the fields are not plain
+}
+
+// compiledField is a field of a selection. A plain field has write, and any other has start.
+type compiledField[T any] struct {
+	key []byte // the field's key in the answer, with the quotes and the colon
+	// write appends the value. It must not keep v.
+	write func(to []byte, v *T) []byte
+	// start begins the calls of the field, with the context of the object.
+	start   func(ctx context.Context, r *run, v *T) result
+	nonNull bool // of a field with start: it must not be null
+}
+
+// result is a value whose calls have begun. append must not be called before they have ended. If ok is false, the value failed and nothing
+// was appended.
+type result interface {
+	append(to []byte) (out []byte, ok bool)
+}
+
+// run is the execution of one compiled query.
+type run struct {
+	ec    *executionContext
+	calls sync.WaitGroup
+}
+
+// null is the JSON of a value that is absent.
+const null = "null"
+
+// compile compiles a selection of the type whose name is the first of implementors; nil if it is not plain or has a field that
+// compileField does not know. The other implementors are the interfaces and unions that the type belongs to.
+func compile[T any](selected ast.SelectionSet, implementors []string, compileField func(field *ast.Field) *compiledField[T]) *selection[T] {
+	fields, plain := plainFields(implementors, selected)
+	if !plain {
+		return nil
+	}
+	made := &selection[T]{fields: make([]*compiledField[T], len(fields))}
+	for i, field := range fields {
+		var one *compiledField[T]
+		if field.Name == "__typename" {
+			name := strconv.AppendQuote(nil, implementors[0])
+			one = leaf(func(to []byte, _ *T) []byte { return append(to, name...) })
+		} else if one = compileField(field); one == nil {
+			return nil
+		}
+		one.key = append(strconv.AppendQuote(nil, field.Alias), ':')
+		made.fields[i] = one
+		if one.start != nil {
+			made.calls++
+		}
+	}
+	return made
+}
+
+// plainFields is a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may depend on
+// a variable, or two fields of one key, which may need a merge. Fragments on types that the value cannot have are left out.
+func plainFields(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
+	known := map[string]bool{}
+	var add func(selected ast.SelectionSet) bool
+	add = func(selected ast.SelectionSet) bool {
+		for _, one := range selected {
+			switch s := one.(type) {
+			case *ast.Field:
+				if len(s.Directives) > 0 || known[s.Alias] {
+					return false
+				}
+				known[s.Alias] = true
+				fields = append(fields, s)
+			case *ast.InlineFragment:
+				if len(s.Directives) > 0 {
+					return false
+				}
+				if (s.TypeCondition == "" || slices.Contains(implementors, s.TypeCondition)) && !add(s.SelectionSet) {
+					return false
+				}
+			// A fragment that is spread a second time repeats its keys, so add stops there: fragments within fragments cannot make it
+			// run for long.
+			case *ast.FragmentSpread:
+				if len(s.Directives) > 0 || s.Definition == nil {
+					return false
+				}
+				if slices.Contains(implementors, s.Definition.TypeCondition) && !add(s.Definition.SelectionSet) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	plain = add(selected) && len(fields) > 0
+	return fields, plain
+}
+
+// write appends an object all of whose fields are plain.
+func (s *selection[T]) write(to []byte, v *T) []byte {
+	to = append(to, '{')
+	for i, field := range s.fields {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = field.write(append(to, field.key...), v)
+	}
+	return append(to, '}')
+}
+
+// start begins the calls of an object.
+func (s *selection[T]) start(ctx context.Context, r *run, v *T) result {
+	o := &objectResult[T]{selection: s, value: v, below: make([]result, 0, s.calls)}
+	for _, field := range s.fields {
+		if field.start != nil {
+			o.below = append(o.below, field.start(ctx, r, v))
+		}
+	}
+	return o
+}
+
+// objectResult is an object whose calls have begun.
+type objectResult[T any] struct {
+	selection *selection[T]
+	value     *T
+	below     []result // of the fields that are not plain, in their order
+}
+
+// append appends the object. A field that failed is null if it may be; otherwise the object has failed.
+func (o *objectResult[T]) append(to []byte) (out []byte, ok bool) {
+	begin, next := len(to), 0
+	to = append(to, '{')
+	for i, field := range o.selection.fields {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(to, field.key...)
+		if field.start == nil {
+			to = field.write(to, o.value)
+			continue
+		}
+		if to, ok = o.below[next].append(to); !ok {
+			if field.nonNull {
+				return to[:begin], false
+			}
+			to = append(to, null...)
+		}
+		next++
+	}
+	return append(to, '}'), true
+}
+
+// listResult is a list whose calls have begun.
+type listResult struct {
+	items       []result
+	itemNonNull bool
+}
+
+// append appends the list. An item that failed is null if it may be; otherwise the list has failed.
+func (l listResult) append(to []byte) (out []byte, ok bool) {
+	begin := len(to)
+	to = append(to, '[')
+	for i, item := range l.items {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		if to, ok = item.append(to); !ok {
+			if l.itemNonNull {
+				return to[:begin], false
+			}
+			to = append(to, null...)
+		}
+	}
+	return append(to, ']'), true
+}
+
+// nullResult is the result of a field that is absent.
+type nullResult struct{}
+
+func (nullResult) append(to []byte) (out []byte, ok bool) { return append(to, null...), true }
+
+// plainObject is an object all of whose fields are plain.
+type plainObject[T any] struct {
+	selection *selection[T]
+	value     *T
+}
+
+func (o plainObject[T]) append(to []byte) (out []byte, ok bool) {
+	return o.selection.write(to, o.value), true
+}
+
+// plainList is a list of objects all of whose fields are plain.
+type plainList[T any] struct {
+	selection *selection[T]
+	items     []T
+}
+
+func (l plainList[T]) append(to []byte) (out []byte, ok bool) {
+	return l.selection.writeList(to, l.items), true
+}
+
+// writeList appends a list of objects all of whose fields are plain.
+func (s *selection[T]) writeList(to []byte, items []T) []byte {
+	to = append(to, '[')
+	for i := range items {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = s.write(to, &items[i])
+	}
+	return append(to, ']')
+}
+
+// startObject begins the calls of an object, if it has any.
+func (s *selection[T]) startObject(ctx context.Context, r *run, v *T) result {
+	if s.calls == 0 {
+		return plainObject[T]{s, v}
+	}
+	return s.start(ctx, r, v)
+}
+
+// listNulls says what of a list must not be null.
+type listNulls struct{ list, item bool }
+
+// startList begins the calls of a list, if it has any. ctx is the context of the field.
+func (s *selection[T]) startList(ctx context.Context, r *run, items []T, nonNull listNulls) result {
+	switch {
+	case items == nil && !nonNull.list:
+		return nullResult{}
+	case s.calls == 0:
+		return plainList[T]{s, items}
+	}
+	list := listResult{make([]result, len(items)), nonNull.item}
+	for i := range items {
+		// The index is a part of the paths of errors.
+		list.items[i] = s.start(graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &i, Result: &items[i]}), r, &items[i])
+	}
+	return list
+}
+
+// leaf is a plain field without fields of its own.
+func leaf[T any](write func(to []byte, v *T) []byte) *compiledField[T] {
+	return &compiledField[T]{write: write}
+}
+
+// objectField is a field with an object that is a part of v; nil if its selection is not compiled. If get returns nil, it is null.
+func objectField[T, U any](field *ast.Field, nonNull bool, of *selection[U], get func(v *T) *U) *compiledField[T] {
+	switch {
+	case of == nil:
+		return nil
+	case of.calls == 0:
+		return leaf(func(to []byte, v *T) []byte {
+			if part := get(v); part != nil {
+				return of.write(to, part)
+			}
+			return append(to, null...)
+		})
+	}
+	collected := collect(field)
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r *run, v *T) result {
+		part := get(v)
+		if part == nil {
+			return nullResult{}
+		}
+		return of.start(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: collected, Result: part}), r, part)
+	}}
+}
+
+// listField is a field with a list of objects that are parts of v; nil if their selection is not compiled.
+func listField[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], get func(v *T) []U) *compiledField[T] {
+	switch {
+	case of == nil:
+		return nil
+	case of.calls == 0:
+		return leaf(func(to []byte, v *T) []byte {
+			items := get(v)
+			if items == nil && !nonNull.list {
+				return append(to, null...)
+			}
+			return of.writeList(to, items)
+		})
+	}
+	collected := collect(field)
+	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r *run, v *T) result {
+		items := get(v)
+		return of.startList(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: collected, Result: items}), r, items, nonNull)
+	}}
+}
+
+// appendList appends a list of values without fields. A nil list is null unless that is not allowed.
+func appendList[U any](to []byte, items []U, nonNull bool, write func(to []byte, item U) []byte) []byte {
+	if items == nil && !nonNull {
+		return append(to, null...)
+	}
+	to = append(to, '[')
+	for i, item := range items {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = write(to, item)
+	}
+	return append(to, ']')
+}

@@ -1,0 +1,175 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// answer runs a compiled query or mutation. The data is null if a field failed that must not be null. Errors are in the response of ctx.
+func (ec *executionContext) answer(ctx context.Context, operation *selection[root]) (data []byte) {
+	ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{})
+	// Each call recovers from its own panics. A panic while values are appended belongs to no call any more.
+	defer func() {
+		if fault := recover(); fault != nil {
+			ec.Error(ctx, ec.Recover(ctx, fault))
+			data = []byte(null)
+		}
+	}()
+	r, serial := &run{ec: ec}, ec.OperationContext.Operation.Operation == ast.Mutation
+	begun := &objectResult[root]{selection: operation, value: &root{}}
+	for _, field := range operation.fields {
+		if field.start == nil {
+			continue
+		}
+		begun.below = append(begun.below, field.start(ctx, r, begun.value))
+		if serial {
+			r.calls.Wait() // the fields of a mutation run one after the other
+		}
+	}
+	r.calls.Wait()
+	data, ok := begun.append(make([]byte, 0, 1024))
+	if !ok {
+		return []byte(null)
+	}
+	return data
+}
+
+// call is the result of a field that a resolver answers. The goroutine of the call sets below; nil means that the field failed.
+type call struct{ below result }
+
+func (c *call) append(to []byte) (out []byte, ok bool) {
+	if c.below == nil {
+		return to, false
+	}
+	return c.below.append(to)
+}
+
+// start runs a call in a goroutine of its own. do returns what the call found; nil if it failed. A panic of do itself is an error of the
+// object, because resolvers recover in resolve and in the executor's methods.
+func (r *run) start(ctx context.Context, do func() result) result {
+	c := &call{}
+	r.calls.Go(func() {
+		defer func() {
+			if fault := recover(); fault != nil {
+				r.ec.Error(ctx, r.ec.Recover(ctx, fault))
+			}
+		}()
+		c.below = do()
+	})
+	return c
+}
+
+// marshaled is a value that the executor has made.
+type marshaled struct{ graphql.Marshaler }
+
+func (m marshaled) append(to []byte) (out []byte, ok bool) {
+	text := bytes.NewBuffer(to)
+	m.MarshalGQL(text)
+	return text.Bytes(), true
+}
+
+// collect is a field in the form that the executor's methods take.
+func collect(field *ast.Field) graphql.CollectedField {
+	return graphql.CollectedField{Field: field, Selections: field.SelectionSet}
+}
+
+// method is a method of the executor that answers a field of v, with all that is below it. It reports errors, and returns null then.
+type method[T any] func(ec *executionContext, ctx context.Context, field graphql.CollectedField, v *T) graphql.Marshaler
+
+// called is a field that a method of the executor answers.
+func called[T any](field *ast.Field, nonNull bool, answer method[T]) *compiledField[T] {
+	collected := collect(field)
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r *run, v *T) result {
+		return r.start(ctx, func() result {
+			value := answer(r.ec, ctx, collected, v)
+			if value == graphql.Null {
+				return nil // it is null or has failed: objectResult writes null where it may be
+			}
+			return marshaled{value}
+		})
+	}}
+}
+
+// ofRoot is the method of a field of a query or a mutation, which has no value.
+func ofRoot(answer func(ec *executionContext, ctx context.Context, field graphql.CollectedField) graphql.Marshaler) method[root] {
+	return func(ec *executionContext, ctx context.Context, field graphql.CollectedField, _ *root) graphql.Marshaler {
+		return answer(ec, ctx, field)
+	}
+}
+
+// fieldContextFunc is a method of the executor that makes the context of a field with its arguments. It reports errors.
+type fieldContextFunc func(ec *executionContext, ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error)
+
+// resolver calls a resolver with the arguments of the field's context.
+type resolver[T, V any] func(ctx context.Context, ec *executionContext, v *T) (V, error)
+
+// resolve calls a resolver as the executor does, and reports its error. ok is false if it failed. inner is the context for the fields below.
+func resolve[T, V any](ctx context.Context, r *run, v *T, field graphql.CollectedField, makeContext fieldContextFunc, call resolver[T, V]) (inner context.Context, value V, ok bool) {
+	made, err := makeContext(r.ec, ctx, field)
+	if err != nil {
+		return ctx, value, false
+	}
+	inner = graphql.WithFieldContext(ctx, made)
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.ec.Error(inner, r.ec.Recover(inner, fault))
+			ok = false
+		}
+	}()
+	found, err := r.ec.ResolverMiddleware(inner, func(ctx context.Context) (any, error) {
+		inner = ctx
+		return call(ctx, r.ec, v)
+	})
+	if err != nil {
+		r.ec.Error(inner, graphql.AddFieldLocationToError(inner, err))
+		return inner, value, false
+	}
+	value, ok = found.(V)
+	if made.Result = found; !ok {
+		graphql.AddErrorf(inner, "unexpected type %T from a resolver, should be %T", found, value)
+	}
+	return inner, value, ok
+}
+
+// resolvedObject is a field whose resolver returns an object; nil if its selection is not compiled.
+func resolvedObject[T, U any](field *ast.Field, nonNull bool, of *selection[U], makeContext fieldContextFunc, call resolver[T, *U]) *compiledField[T] {
+	if of == nil {
+		return nil
+	}
+	collected := collect(field)
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r *run, v *T) result {
+		return r.start(ctx, func() result {
+			inner, value, ok := resolve(ctx, r, v, collected, makeContext, call)
+			switch {
+			case !ok:
+				return nil
+			case value != nil:
+				return of.startObject(inner, r, value)
+			case nonNull:
+				graphql.AddErrorf(inner, "the requested element is null which the schema does not allow")
+				return nil
+			}
+			return nullResult{}
+		})
+	}}
+}
+
+// resolvedList is a field whose resolver returns a list of objects; nil if their selection is not compiled.
+func resolvedList[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], makeContext fieldContextFunc, call resolver[T, []U]) *compiledField[T] {
+	if of == nil {
+		return nil
+	}
+	collected := collect(field)
+	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r *run, v *T) result {
+		return r.start(ctx, func() result {
+			inner, items, ok := resolve(ctx, r, v, collected, makeContext, call)
+			if !ok {
+				return nil
+			}
+			return of.startList(inner, r, items, nonNull)
+		})
+	}}
+}

@@ -1,0 +1,262 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// faulty has resolvers of a small world. Some of them fail: whether and how follows from the seed, the field and the object, so that two
+// executors meet the same faults.
+type faulty struct {
+	ResolverRoot
+	seed  uint64
+	share uint64 // of a hundred calls, how many fail
+
+	mu     sync.Mutex
+	events []string // the mutations' calls, in their order
+}
+
+// outcome is what becomes of one call: nil, an error or a panic.
+func (f *faulty) outcome(field, object string) error {
+	hash := fnv.New64a()
+	fmt.Fprint(hash, f.seed, field, object)
+	switch draw := hash.Sum64() % 100; {
+	case draw >= f.share:
+		return nil
+	case draw%2 == 0:
+		return errors.New(field + " of " + object)
+	}
+	panic(field + " of " + object)
+}
+
+func (f *faulty) note(event string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, event)
+}
+
+func (f *faulty) Query() QueryResolver       { return faultyQuery{faulty: f} }
+func (f *faulty) Mutation() MutationResolver { return faultyMutation{faulty: f} }
+func (f *faulty) Viewer() ViewerResolver     { return faultyViewer{faulty: f} }
+func (f *faulty) Post() PostResolver         { return faultyPost{faulty: f} }
+func (f *faulty) User() UserResolver         { return faultyUser{faulty: f} }
+func (f *faulty) PostConnection() PostConnectionResolver {
+	return faultyConnection{faulty: f}
+}
+
+type faultyQuery struct {
+	QueryResolver
+	*faulty
+}
+
+func (f faultyQuery) Viewer(context.Context) (*Viewer, error) {
+	return NewViewer(1, "ann"), f.outcome("viewer", "")
+}
+
+type faultyViewer struct {
+	ViewerResolver
+	*faulty
+}
+
+func (f faultyViewer) User(context.Context, *Viewer) (*User, error) {
+	if f.seed%3 == 0 {
+		return nil, f.outcome("user", "")
+	}
+	return &User{ID: "user:ann", Key: "ann"}, f.outcome("user", "")
+}
+
+// HomeFeed has three posts; some have a name with characters that JSON escapes.
+func (f faultyViewer) HomeFeed(_ context.Context, _ *Viewer, first *int, _ *string, _ *string, _ *string, _ *int, _ *string) (*PostConnection, error) {
+	page := &PostConnection{PageInfo: PageInfo{HasNextPage: true}}
+	for i := range 3 {
+		name := fmt.Sprint("\"<ä>\n", i)
+		page.Edges = append(page.Edges, PostEdge{Cursor: fmt.Sprint("c", i), Node: Post{
+			ID: fmt.Sprint("post:", i), Kind: services.PostKinds[0], Author: User{ID: fmt.Sprint("user:", i), Key: "k", Name: &name}, Body: name, PublishedAt: time.Unix(int64(i)+1, 0),
+		}})
+	}
+	if first != nil {
+		page.Edges = page.Edges[:min(max(*first, 0), len(page.Edges))]
+		page.LastID = &page.Edges[0].Node.ID // panics for a page without posts
+	}
+	return page, f.outcome("homeFeed", "")
+}
+
+type faultyPost struct {
+	PostResolver
+	*faulty
+}
+
+func (f faultyPost) ViewerCanEdit(_ context.Context, post *Post) (bool, error) {
+	f.note("viewerCanEdit " + post.ID)
+	return true, f.outcome("viewerCanEdit", post.ID)
+}
+
+func (f faultyPost) LikeCount(_ context.Context, post *Post) (*int, error) {
+	count := len(post.ID)
+	if post.ID == "post:1" {
+		return nil, f.outcome("likeCount", post.ID)
+	}
+	return &count, f.outcome("likeCount", post.ID)
+}
+
+func (f faultyPost) Parent(_ context.Context, post *Post) (*Post, error) {
+	if strings.Count(post.ID, "p") > 2 {
+		return nil, f.outcome("parent", post.ID)
+	}
+	return &Post{ID: "p" + post.ID, PublishedAt: time.Unix(1, 0)}, f.outcome("parent", post.ID)
+}
+
+type faultyUser struct {
+	UserResolver
+	*faulty
+}
+
+func (f faultyUser) ViewerFollows(_ context.Context, user *User) (*bool, error) {
+	follows := user.ID == "user:1"
+	return &follows, f.outcome("viewerFollows", user.ID)
+}
+
+type faultyConnection struct {
+	PostConnectionResolver
+	*faulty
+}
+
+func (f faultyConnection) Nodes(_ context.Context, page *PostConnection) (nodes []Post, err error) {
+	for _, edge := range page.Edges {
+		nodes = append(nodes, edge.Node)
+	}
+	return nodes, f.outcome("nodes", "")
+}
+
+type faultyMutation struct {
+	MutationResolver
+	*faulty
+}
+
+func (f faultyMutation) LikePost(_ context.Context, input LikePostInput) (*LikePostPayload, error) {
+	f.note("likePost " + input.PostID)
+	if input.PostID == "post:null" {
+		return nil, nil
+	}
+	return &LikePostPayload{Changed: true, Post: &Post{ID: input.PostID, PublishedAt: time.Unix(1, 0)}}, f.outcome("likePost", input.PostID)
+}
+
+// answerOf is the data and the sorted errors of an operation, from a schema made by make.
+func answerOf(t interface{ Fatalf(string, ...any) }, make func(Config) graphql.ExecutableSchema, f *faulty, text string, variables map[string]any) string {
+	exec := executor.New(make(Config{Resolvers: f}))
+	exec.SetRecoverFunc(func(_ context.Context, fault any) error { return fmt.Errorf("panic: %v", fault) })
+	ctx := graphql.StartOperationTrace(context.Background())
+	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: text, Variables: variables})
+	if faults != nil {
+		t.Fatalf("%s: %v", text, faults)
+	}
+	handler, ctx := exec.DispatchOperation(ctx, operation)
+	response := handler(ctx)
+	if handler(ctx) != nil {
+		t.Fatalf("%s was answered twice", text)
+	}
+	lines := []string{}
+	for _, fault := range response.Errors {
+		line, err := json.Marshal(fault)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		lines = append(lines, string(line))
+	}
+	slices.Sort(lines)
+	return string(response.Data) + "\n" + strings.Join(lines, "\n")
+}
+
+// postSelections are selections of a post. Those after the first have fields that fail: each of another kind.
+var postSelections = []string{
+	"id body", "id likeCount viewerCanEdit", "viewerCanEdit", "likeCount c: likeCount", "author { id viewerFollows }", "parent { id parent { id viewerCanEdit parent { id } } }",
+	"... on Post { kind publishedAt author { ...U } } ... on Node { __typename }", "... on NotificationCause { ... on User { key } ... on Post { editedAt } ...O }",
+}
+
+// Whatever fails, and however, a compiled operation has the data and the errors of the executor, with their paths.
+func TestCompiledOperationsFailAsTheExecutorDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		post := func() string {
+			var fields []string
+			for i, one := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(postSelections)-1), 1, 4, rapid.ID[int]).Draw(t, "post") {
+				fields = append(fields, fmt.Sprintf("f%d: parent { %s }", i, postSelections[one]))
+			}
+			return strings.Join(append(fields, postSelections[rapid.IntRange(0, len(postSelections)-1).Draw(t, "own")]), " ")
+		}
+		page := func() string {
+			return fmt.Sprintf("homeFeed(first: $n) { edges { cursor node { %s } } pageInfo { hasNextPage startCursor } nodes { %s } lastId end building }", post(), post())
+		}
+		text := fmt.Sprintf("query($n: Int) { viewer { id user { id viewerFollows } %s other: %s } __typename }", page(), page())
+		if rapid.Bool().Draw(t, "mutation") {
+			text = fmt.Sprintf(`mutation($n: Int) { a: likePost(input: {postId: "post:a"}) { changed post { %s } badges { version } viewer { user { id } } } b: likePost(input: {postId: "post:null"}) { changed }
+				c: likePost(input: {postId: "post:c"}) { post { %s } viewer { %s } } }`, post(), post(), page())
+		}
+		for spread, fragment := range map[string]string{"...U": "fragment U on User { name avatarUrl viewerFollows }", "...O": "fragment O on User { name }"} {
+			if strings.Contains(text, spread) {
+				text += " " + fragment
+			}
+		}
+		f := &faulty{seed: rapid.Uint64().Draw(t, "seed"), share: rapid.SampledFrom([]uint64{0, 5, 20, 60, 100}).Draw(t, "share")}
+		variables := rapid.SampledFrom([]map[string]any{nil, {"n": nil}, {"n": json.Number("0")}, {"n": json.Number("2")}}).Draw(t, "variables")
+		got := answerOf(t, NewSchema, f, text, variables)
+		if want := answerOf(t, NewExecutableSchema, f, text, variables); got != want {
+			t.Fatalf("%s\ncompiled %s\nexecuted %s", text, got, want)
+		}
+	})
+}
+
+// The fields of a mutation run one after the other, each with all that is below it.
+func TestCompiledMutationsRunInTheirOrder(t *testing.T) {
+	f := &faulty{}
+	var text strings.Builder
+	var want []string
+	for i := range 20 {
+		fmt.Fprintf(&text, ` m%d: likePost(input: {postId: "post:%d"}) { post { viewerCanEdit } }`, i, i)
+		want = append(want, fmt.Sprint("likePost post:", i), fmt.Sprint("viewerCanEdit post:", i))
+	}
+	if answerOf(t, NewSchema, f, "mutation {"+text.String()+" }", nil); !slices.Equal(f.events, want) {
+		t.Errorf("the calls were %v", f.events)
+	}
+}
+
+// A field with a directive and a key that stands twice are left to the executor, and the answer is the same.
+func TestSelectionsThatAreNotCompiled(t *testing.T) {
+	for text, compiled := range map[string]bool{
+		`query($yes: Boolean = true) { viewer { id user @skip(if: $yes) { id } } }`:                      false,
+		`query($yes: Boolean = true) { viewer { ... @include(if: $yes) { id } } }`:                       false,
+		`query($yes: Boolean = true) { viewer { ...V @skip(if: $yes) id } } fragment V on Viewer { id }`: false,
+		`{ viewer { id id } }`:                                         false,
+		`{ viewer { user { id } user { key } } }`:                      false,
+		`{ viewer { id } viewer { user { id } } }`:                     false,
+		`{ __schema { queryType { name } } }`:                          false,
+		`{ viewer { i: id id user { id } } }`:                          true,
+		`mutation { likePost(input: {postId: "post:a"}) { changed } }`: true,
+	} {
+		f := &faulty{}
+		exec := executor.New(NewSchema(Config{Resolvers: f}))
+		operation, faults := exec.CreateOperationContext(graphql.StartOperationTrace(t.Context()), &graphql.RawParams{Query: text})
+		if faults != nil {
+			t.Fatal(faults)
+		}
+		if got := compileOperation(operation.Operation) != nil; got != compiled {
+			t.Errorf("%s: compiled is %v", text, got)
+		}
+		if got, want := answerOf(t, NewSchema, f, text, nil), answerOf(t, NewExecutableSchema, f, text, nil); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}

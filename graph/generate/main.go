@@ -1,0 +1,229 @@
+// Command generate makes Go of the schema: it runs gqlgen, as gqlgen.yml says, with a plugin that writes graph/compiled.generated.go.
+// That file has a compiler for each type of the schema: see graph/compiled.go. Run it in the folder of gqlgen.yml.
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/99designs/gqlgen/api"
+	"github.com/99designs/gqlgen/codegen"
+	"github.com/99designs/gqlgen/codegen/config"
+	"github.com/99designs/gqlgen/codegen/templates"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+func main() {
+	cfg, err := config.LoadConfigFromDefaultLocations()
+	if err == nil {
+		err = api.Generate(cfg, api.AddPlugin(compilers{}))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+// compilers is the plugin that writes the compilers.
+type compilers struct{}
+
+// Name returns the name of the plugin for errors.
+func (compilers) Name() string { return "compilers" }
+
+//go:embed compiled.gotpl
+var compiledTemplate string
+
+// GenerateCode writes the compilers of all types that an answer can have, but not those of introspection. Queries and mutations have no
+// Go type: their fields get a value of type root. Subscriptions are not compiled.
+func (compilers) GenerateCode(data *codegen.Data) error {
+	var objects []object
+	for _, one := range data.Objects {
+		if !one.Stream && !strings.HasPrefix(one.Name, "__") {
+			objects = append(objects, object{one})
+		}
+	}
+	return templates.Render(templates.Options{
+		PackageName: data.Config.Exec.Package, Filename: filepath.Join(data.Config.Exec.DirName, "compiled.generated.go"),
+		Template: compiledTemplate, Data: objects, GeneratedHeader: true, Packages: data.Config.Packages,
+	})
+}
+
+// object is a type of the schema.
+type object struct{ *codegen.Object }
+
+// GoType is the Go type of the object's values, as the generated file names it.
+func (o object) GoType() string {
+	if o.Root {
+		return "root"
+	}
+	return templates.CurrentImports.LookupType(o.Type)
+}
+
+// Compilable lists the object's fields: all but those of introspection, which the executor answers.
+func (o object) Compilable() (fields []field) {
+	for _, one := range o.Object.Fields {
+		if !one.IsReserved() {
+			fields = append(fields, field{one, o})
+		}
+	}
+	return fields
+}
+
+// field is a field of an object.
+type field struct {
+	*codegen.Field
+	of object
+}
+
+// Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended. The result of a resolver is
+// compiled if it is an object or a list of objects. All other fields are called: the executor's own method answers them.
+func (f field) Compiler() string {
+	if f.IsResolver && !f.HasDirectives() && !f.IsBatch() {
+		if code := f.resolved(); code != "" {
+			return code
+		}
+	}
+	if f.isPlain() {
+		if code := f.plain(); code != "" {
+			return code
+		}
+	}
+	return f.called()
+}
+
+// isPlain reports whether the field is a field of the Go struct, or a method that cannot fail.
+func (f field) isPlain() bool {
+	switch {
+	case f.of.Root || f.IsResolver || f.HasDirectives() || f.HasHaser || len(f.Args) > 0:
+		return false
+	case f.IsVariable():
+		return true
+	}
+	return f.IsMethod() && f.NoErr && !f.VOkFunc && !f.MethodHasContext
+}
+
+// value is the Go expression of a plain field.
+func (f field) value() string {
+	if f.IsMethod() {
+		return "v." + f.GoFieldName + "()"
+	}
+	return "v." + f.GoFieldName
+}
+
+// called is the compiler of a field that the executor's method answers.
+func (f field) called() string {
+	method := fmt.Sprintf("(*executionContext)._%s_%s", f.of.Name, f.Name)
+	if f.of.Root { // the methods of queries and mutations take no value
+		method = "ofRoot(" + method + ")"
+	}
+	return fmt.Sprintf("called(field, %t, %s)", f.TypeReference.GQL.NonNull, method)
+}
+
+// resolved is the compiler of a field whose resolver returns an object or a list of objects; "" for any other.
+func (f field) resolved() string {
+	ref, kind := f.TypeReference, ""
+	var of *config.TypeReference
+	switch {
+	case ref.Definition.Kind != ast.Object:
+		return ""
+	case ref.IsPtr() && ref.Elem().IsStruct():
+		kind, of = "resolvedObject", ref.Elem()
+	case ref.IsSlice() && ref.Elem().IsStruct():
+		kind, of = "resolvedList", ref.Elem()
+	default:
+		return ""
+	}
+	// ShortInvocation names the object obj, and takes the arguments from the context fc of the field.
+	object, arguments := "obj", ""
+	if f.of.Root {
+		object = "_"
+	}
+	if len(f.Args) > 0 {
+		arguments = "fc := graphql.GetFieldContext(ctx)\n"
+	}
+	return fmt.Sprintf("%s(field, %s, compile%s(field.SelectionSet), %s, func(ctx context.Context, ec *executionContext, %s *%s) (%s, error) {\n%sreturn %s\n})",
+		kind, nulls(ref), of.Definition.Name, "(*executionContext)."+f.FieldContextFunc(), object, f.of.GoType(), templates.CurrentImports.LookupType(ref.GO), arguments, "ec.Resolvers."+f.ShortInvocation())
+}
+
+// nulls is the Go expression that says whether a value must not be null; of a list, whether the list and its items must not.
+func nulls(ref *config.TypeReference) string {
+	if ref.IsSlice() {
+		return fmt.Sprintf("listNulls{%t, %t}", ref.GQL.NonNull, ref.GQL.Elem.NonNull)
+	}
+	return fmt.Sprint(ref.GQL.NonNull)
+}
+
+// plain is the compiler of a plain field; "" if its Go type has no plain form.
+func (f field) plain() string {
+	ref, goType := f.TypeReference, f.of.GoType()
+	leaf := func(body string) string {
+		return fmt.Sprintf("leaf(func(to []byte, v *%s) []byte { %s })", goType, body)
+	}
+	if ref.Definition.Kind == ast.Object {
+		return f.plainObject()
+	}
+	switch {
+	case ref.IsPtr():
+		// A null in place of a value that cannot be null is an error, which the executor makes.
+		if text := appended(ref.Elem(), "*p"); text != "" && !ref.GQL.NonNull {
+			return leaf(fmt.Sprintf("if p := %s; p != nil { return %s }\nreturn append(to, null...)", f.value(), text))
+		}
+	case ref.IsSlice():
+		if text := appended(ref.Elem(), "item"); text != "" {
+			return leaf(fmt.Sprintf("return appendList(to, %s, %t, func(to []byte, item %s) []byte { return %s })",
+				f.value(), ref.GQL.NonNull, templates.CurrentImports.LookupType(ref.Elem().GO), text))
+		}
+	default:
+		if text := appended(ref, f.value()); text != "" {
+			return leaf("return " + text)
+		}
+	}
+	return ""
+}
+
+// plainObject is the compiler of a plain field whose type has fields of its own; "" if the Go type is neither a struct, a pointer to one,
+// nor a slice of structs.
+func (f field) plainObject() string {
+	ref, goType := f.TypeReference, f.of.GoType()
+	compiled := fmt.Sprintf("compile%s(field.SelectionSet)", ref.Definition.Name)
+	look := func(t *config.TypeReference) string { return templates.CurrentImports.LookupType(t.GO) }
+	switch {
+	case ref.IsPtr() && ref.Elem().IsStruct() && !ref.GQL.NonNull:
+		return fmt.Sprintf("objectField(field, false, %s, func(v *%s) *%s { return %s })", compiled, goType, look(ref.Elem()), f.value())
+	case ref.IsSlice() && ref.Elem().IsStruct():
+		return fmt.Sprintf("listField(field, %s, %s, func(v *%s) []%s { return %s })", nulls(ref), compiled, goType, look(ref.Elem()), f.value())
+	case ref.IsStruct() && f.IsVariable():
+		return fmt.Sprintf("objectField(field, %s, %s, func(v *%s) *%s { return &%s })", nulls(ref), compiled, goType, look(ref), f.value())
+	}
+	return ""
+}
+
+// appended is the Go expression that appends a value of a type without fields; "" for a type whose form is not known here.
+func appended(ref *config.TypeReference, value string) string {
+	if ref.Definition.Kind == ast.Enum {
+		// The Go types of enums are strings that are printed as they are.
+		if basic := ref.GO.Underlying().String(); basic != "string" || ref.HasEnumValues() || ref.IsPtr() {
+			return ""
+		}
+		return "AppendText(to, string(" + value + "))"
+	}
+	if ref.Marshaler == nil || ref.IsContext || ref.CastType != nil {
+		return ""
+	}
+	switch ref.Marshaler.FullName() {
+	case "github.com/99designs/gqlgen/graphql.MarshalString", "github.com/99designs/gqlgen/graphql.MarshalID", "tidings/graph.MarshalURL", "tidings/graph.MarshalVersion":
+		return "AppendText(to, " + value + ")"
+	case "github.com/99designs/gqlgen/graphql.MarshalBoolean":
+		return "strconv.AppendBool(to, " + value + ")"
+	case "tidings/graph.MarshalInt":
+		return "strconv.AppendInt(to, int64(" + value + "), 10)"
+	case "tidings/graph.MarshalTime":
+		return "AppendTime(to, " + value + ")"
+	case "tidings/graph.MarshalJSON":
+		return "append(to, " + value + "...)"
+	}
+	return ""
+}
