@@ -13,8 +13,8 @@ import (
 )
 
 // compileActivityThresholds compiles a selection of the type ActivityThresholds; nil if the selection is left to the executor.
-func compileActivityThresholds(selected ast.SelectionSet) *selection[ActivityThresholds] {
-	return compile(selected, activityThresholdsImplementors, func(field *ast.Field) *compiledField[ActivityThresholds] {
+func compileActivityThresholds(known Appenders, selected ast.SelectionSet) *selection[ActivityThresholds] {
+	return compile(known, selected, activityThresholdsImplementors, func(field *ast.Field) *compiledField[ActivityThresholds] {
 		switch field.Name {
 		case "idleAfterHours":
 			return leaf(func(to []byte, v *ActivityThresholds) []byte {
@@ -30,8 +30,8 @@ func compileActivityThresholds(selected ast.SelectionSet) *selection[ActivityThr
 }
 
 // compileAddViewItemPayload compiles a selection of the type AddViewItemPayload; nil if the selection is left to the executor.
-func compileAddViewItemPayload(selected ast.SelectionSet) *selection[AddViewItemPayload] {
-	return compile(selected, addViewItemPayloadImplementors, func(field *ast.Field) *compiledField[AddViewItemPayload] {
+func compileAddViewItemPayload(known Appenders, selected ast.SelectionSet) *selection[AddViewItemPayload] {
+	return compile(known, selected, addViewItemPayloadImplementors, func(field *ast.Field) *compiledField[AddViewItemPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *AddViewItemPayload) []byte { return strconv.AppendBool(to, v.Changed) })
@@ -43,11 +43,11 @@ func compileAddViewItemPayload(selected ast.SelectionSet) *selection[AddViewItem
 }
 
 // compileAddWebhookPayload compiles a selection of the type AddWebhookPayload; nil if the selection is left to the executor.
-func compileAddWebhookPayload(selected ast.SelectionSet) *selection[AddWebhookPayload] {
-	return compile(selected, addWebhookPayloadImplementors, func(field *ast.Field) *compiledField[AddWebhookPayload] {
+func compileAddWebhookPayload(known Appenders, selected ast.SelectionSet) *selection[AddWebhookPayload] {
+	return compile(known, selected, addWebhookPayloadImplementors, func(field *ast.Field) *compiledField[AddWebhookPayload] {
 		switch field.Name {
 		case "webhook":
-			return objectField(field, false, compileWebhook(field.SelectionSet), func(v *AddWebhookPayload) *Webhook { return v.Webhook })
+			return objectField(field, false, compileWebhook(known, field.SelectionSet), func(v *AddWebhookPayload) *Webhook { return v.Webhook })
 		case "secret":
 			return leaf(func(to []byte, v *AddWebhookPayload) []byte { return AppendText(to, v.Secret) })
 		}
@@ -56,67 +56,67 @@ func compileAddWebhookPayload(selected ast.SelectionSet) *selection[AddWebhookPa
 }
 
 // compileAdmin compiles a selection of the type Admin; nil if the selection is left to the executor.
-func compileAdmin(selected ast.SelectionSet) *selection[Admin] {
-	return compile(selected, adminImplementors, func(field *ast.Field) *compiledField[Admin] {
+func compileAdmin(known Appenders, selected ast.SelectionSet) *selection[Admin] {
+	return compile(known, selected, adminImplementors, func(field *ast.Field) *compiledField[Admin] {
 		switch field.Name {
 		case "jobs":
-			return resolvedObject(field, false, compileJobQueue(field.SelectionSet), (*executionContext).fieldContext_Admin_jobs, func(ctx context.Context, ec *executionContext, obj *Admin) (*JobQueue, error) {
+			return resolvedObject(field, false, compileJobQueue(known, field.SelectionSet), (*executionContext).fieldContext_Admin_jobs, func(ctx context.Context, ec *executionContext, obj *Admin) (*JobQueue, error) {
 				return ec.Resolvers.Admin().Jobs(ctx, obj)
 			})
 		case "cleaner":
-			return resolvedObject(field, false, compileCleaner(field.SelectionSet), (*executionContext).fieldContext_Admin_cleaner, func(ctx context.Context, ec *executionContext, obj *Admin) (*Cleaner, error) {
+			return resolvedObject(field, false, compileCleaner(known, field.SelectionSet), (*executionContext).fieldContext_Admin_cleaner, func(ctx context.Context, ec *executionContext, obj *Admin) (*Cleaner, error) {
 				return ec.Resolvers.Admin().Cleaner(ctx, obj)
 			})
 		case "activity":
-			return objectField(field, true, compileActivityThresholds(field.SelectionSet), func(v *Admin) *ActivityThresholds { return &v.Activity })
+			return objectField(field, true, compileActivityThresholds(known, field.SelectionSet), func(v *Admin) *ActivityThresholds { return &v.Activity })
 		case "author":
-			return resolvedObject(field, false, compileAuthorAudience(field.SelectionSet), (*executionContext).fieldContext_Admin_author, func(ctx context.Context, ec *executionContext, obj *Admin) (*AuthorAudience, error) {
+			return resolvedObject(field, false, compileAuthorAudience(known, field.SelectionSet), (*executionContext).fieldContext_Admin_author, func(ctx context.Context, ec *executionContext, obj *Admin) (*AuthorAudience, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().Author(ctx, obj, fc.Args["userId"].(string))
 			})
 		case "fanout":
-			return resolvedObject(field, false, compileFanoutState(field.SelectionSet), (*executionContext).fieldContext_Admin_fanout, func(ctx context.Context, ec *executionContext, obj *Admin) (*FanoutState, error) {
+			return resolvedObject(field, false, compileFanoutState(known, field.SelectionSet), (*executionContext).fieldContext_Admin_fanout, func(ctx context.Context, ec *executionContext, obj *Admin) (*FanoutState, error) {
 				return ec.Resolvers.Admin().Fanout(ctx, obj)
 			})
 		case "acts":
-			return resolvedObject(field, false, compileAdminActs(field.SelectionSet), (*executionContext).fieldContext_Admin_acts, func(ctx context.Context, ec *executionContext, obj *Admin) (*AdminActs, error) {
+			return resolvedObject(field, false, compileAdminActs(known, field.SelectionSet), (*executionContext).fieldContext_Admin_acts, func(ctx context.Context, ec *executionContext, obj *Admin) (*AdminActs, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().Acts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "hostCategories":
-			return resolvedList(field, listNulls{false, true}, compileHostCategory(field.SelectionSet), (*executionContext).fieldContext_Admin_hostCategories, func(ctx context.Context, ec *executionContext, obj *Admin) ([]HostCategory, error) {
+			return resolvedList(field, listNulls{false, true}, compileHostCategory(known, field.SelectionSet), (*executionContext).fieldContext_Admin_hostCategories, func(ctx context.Context, ec *executionContext, obj *Admin) ([]HostCategory, error) {
 				return ec.Resolvers.Admin().HostCategories(ctx, obj)
 			})
 		case "changes":
-			return resolvedObject(field, false, compileBadgeChanges(field.SelectionSet), (*executionContext).fieldContext_Admin_changes, func(ctx context.Context, ec *executionContext, obj *Admin) (*BadgeChanges, error) {
+			return resolvedObject(field, false, compileBadgeChanges(known, field.SelectionSet), (*executionContext).fieldContext_Admin_changes, func(ctx context.Context, ec *executionContext, obj *Admin) (*BadgeChanges, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().Changes(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "devices":
-			return resolvedObject(field, false, compileDeviceCounts(field.SelectionSet), (*executionContext).fieldContext_Admin_devices, func(ctx context.Context, ec *executionContext, obj *Admin) (*DeviceCounts, error) {
+			return resolvedObject(field, false, compileDeviceCounts(known, field.SelectionSet), (*executionContext).fieldContext_Admin_devices, func(ctx context.Context, ec *executionContext, obj *Admin) (*DeviceCounts, error) {
 				return ec.Resolvers.Admin().Devices(ctx, obj)
 			})
 		case "export":
-			return resolvedObject(field, false, compileUserExport(field.SelectionSet), (*executionContext).fieldContext_Admin_export, func(ctx context.Context, ec *executionContext, obj *Admin) (*UserExport, error) {
+			return resolvedObject(field, false, compileUserExport(known, field.SelectionSet), (*executionContext).fieldContext_Admin_export, func(ctx context.Context, ec *executionContext, obj *Admin) (*UserExport, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().Export(ctx, obj, fc.Args["userId"].(string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "erasure":
-			return resolvedObject(field, false, compileErasure(field.SelectionSet), (*executionContext).fieldContext_Admin_erasure, func(ctx context.Context, ec *executionContext, obj *Admin) (*Erasure, error) {
+			return resolvedObject(field, false, compileErasure(known, field.SelectionSet), (*executionContext).fieldContext_Admin_erasure, func(ctx context.Context, ec *executionContext, obj *Admin) (*Erasure, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().Erasure(ctx, obj, fc.Args["name"].(string))
 			})
 		case "siteMessage":
-			return resolvedObject(field, false, compileSiteMessageReport(field.SelectionSet), (*executionContext).fieldContext_Admin_siteMessage, func(ctx context.Context, ec *executionContext, obj *Admin) (*SiteMessageReport, error) {
+			return resolvedObject(field, false, compileSiteMessageReport(known, field.SelectionSet), (*executionContext).fieldContext_Admin_siteMessage, func(ctx context.Context, ec *executionContext, obj *Admin) (*SiteMessageReport, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().SiteMessage(ctx, obj, fc.Args["id"].(string))
 			})
 		case "webhooks":
-			return resolvedList(field, listNulls{false, true}, compileWebhook(field.SelectionSet), (*executionContext).fieldContext_Admin_webhooks, func(ctx context.Context, ec *executionContext, obj *Admin) ([]Webhook, error) {
+			return resolvedList(field, listNulls{false, true}, compileWebhook(known, field.SelectionSet), (*executionContext).fieldContext_Admin_webhooks, func(ctx context.Context, ec *executionContext, obj *Admin) ([]Webhook, error) {
 				return ec.Resolvers.Admin().Webhooks(ctx, obj)
 			})
 		case "webhookDeadLetters":
-			return resolvedList(field, listNulls{false, true}, compileWebhookDeadLetter(field.SelectionSet), (*executionContext).fieldContext_Admin_webhookDeadLetters, func(ctx context.Context, ec *executionContext, obj *Admin) ([]WebhookDeadLetter, error) {
+			return resolvedList(field, listNulls{false, true}, compileWebhookDeadLetter(known, field.SelectionSet), (*executionContext).fieldContext_Admin_webhookDeadLetters, func(ctx context.Context, ec *executionContext, obj *Admin) ([]WebhookDeadLetter, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Admin().WebhookDeadLetters(ctx, obj, fc.Args["name"].(string), fc.Args["first"].(*int))
 			})
@@ -126,8 +126,8 @@ func compileAdmin(selected ast.SelectionSet) *selection[Admin] {
 }
 
 // compileAdminAct compiles a selection of the type AdminAct; nil if the selection is left to the executor.
-func compileAdminAct(selected ast.SelectionSet) *selection[AdminAct] {
-	return compile(selected, adminActImplementors, func(field *ast.Field) *compiledField[AdminAct] {
+func compileAdminAct(known Appenders, selected ast.SelectionSet) *selection[AdminAct] {
+	return compile(known, selected, adminActImplementors, func(field *ast.Field) *compiledField[AdminAct] {
 		switch field.Name {
 		case "at":
 			return leaf(func(to []byte, v *AdminAct) []byte { return AppendTime(to, v.At) })
@@ -169,11 +169,11 @@ func compileAdminAct(selected ast.SelectionSet) *selection[AdminAct] {
 }
 
 // compileAdminActs compiles a selection of the type AdminActs; nil if the selection is left to the executor.
-func compileAdminActs(selected ast.SelectionSet) *selection[AdminActs] {
-	return compile(selected, adminActsImplementors, func(field *ast.Field) *compiledField[AdminActs] {
+func compileAdminActs(known Appenders, selected ast.SelectionSet) *selection[AdminActs] {
+	return compile(known, selected, adminActsImplementors, func(field *ast.Field) *compiledField[AdminActs] {
 		switch field.Name {
 		case "list":
-			return listField(field, listNulls{true, true}, compileAdminAct(field.SelectionSet), func(v *AdminActs) []AdminAct { return v.List })
+			return listField(field, listNulls{true, true}, compileAdminAct(known, field.SelectionSet), func(v *AdminActs) []AdminAct { return v.List })
 		case "cursor":
 			return leaf(func(to []byte, v *AdminActs) []byte {
 				if p := v.Cursor; p != nil {
@@ -189,8 +189,8 @@ func compileAdminActs(selected ast.SelectionSet) *selection[AdminActs] {
 }
 
 // compileAnnouncement compiles a selection of the type Announcement; nil if the selection is left to the executor.
-func compileAnnouncement(selected ast.SelectionSet) *selection[Announcement] {
-	return compile(selected, announcementImplementors, func(field *ast.Field) *compiledField[Announcement] {
+func compileAnnouncement(known Appenders, selected ast.SelectionSet) *selection[Announcement] {
+	return compile(known, selected, announcementImplementors, func(field *ast.Field) *compiledField[Announcement] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Announcement) []byte { return AppendText(to, v.ID) })
@@ -228,41 +228,39 @@ func compileAnnouncement(selected ast.SelectionSet) *selection[Announcement] {
 }
 
 // compileAnnouncementConnection compiles a selection of the type AnnouncementConnection; nil if the selection is left to the executor.
-func compileAnnouncementConnection(selected ast.SelectionSet) *selection[AnnouncementConnection] {
-	return compile(selected, announcementConnectionImplementors, func(field *ast.Field) *compiledField[AnnouncementConnection] {
+func compileAnnouncementConnection(known Appenders, selected ast.SelectionSet) *selection[AnnouncementConnection] {
+	return compile(known, selected, announcementConnectionImplementors, func(field *ast.Field) *compiledField[AnnouncementConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileAnnouncementEdge(field.SelectionSet), func(v *AnnouncementConnection) []AnnouncementEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileAnnouncementEdge(known, field.SelectionSet), func(v *AnnouncementConnection) []AnnouncementEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileAnnouncement(field.SelectionSet), (*executionContext).fieldContext_AnnouncementConnection_nodes, func(ctx context.Context, ec *executionContext, obj *AnnouncementConnection) ([]Announcement, error) {
-				return ec.Resolvers.AnnouncementConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileAnnouncement(known, field.SelectionSet), func(v *AnnouncementConnection) []AnnouncementEdge { return v.Edges }, func(edge *AnnouncementEdge) *Announcement { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *AnnouncementConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *AnnouncementConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileAnnouncementEdge compiles a selection of the type AnnouncementEdge; nil if the selection is left to the executor.
-func compileAnnouncementEdge(selected ast.SelectionSet) *selection[AnnouncementEdge] {
-	return compile(selected, announcementEdgeImplementors, func(field *ast.Field) *compiledField[AnnouncementEdge] {
+func compileAnnouncementEdge(known Appenders, selected ast.SelectionSet) *selection[AnnouncementEdge] {
+	return compile(known, selected, announcementEdgeImplementors, func(field *ast.Field) *compiledField[AnnouncementEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *AnnouncementEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileAnnouncement(field.SelectionSet), func(v *AnnouncementEdge) *Announcement { return &v.Node })
+			return objectField(field, true, compileAnnouncement(known, field.SelectionSet), func(v *AnnouncementEdge) *Announcement { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileAuthorAudience compiles a selection of the type AuthorAudience; nil if the selection is left to the executor.
-func compileAuthorAudience(selected ast.SelectionSet) *selection[AuthorAudience] {
-	return compile(selected, authorAudienceImplementors, func(field *ast.Field) *compiledField[AuthorAudience] {
+func compileAuthorAudience(known Appenders, selected ast.SelectionSet) *selection[AuthorAudience] {
+	return compile(known, selected, authorAudienceImplementors, func(field *ast.Field) *compiledField[AuthorAudience] {
 		switch field.Name {
 		case "user":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *AuthorAudience) *User { return &v.User })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *AuthorAudience) *User { return &v.User })
 		case "followers":
 			return leaf(func(to []byte, v *AuthorAudience) []byte { return strconv.AppendInt(to, int64(v.Followers), 10) })
 		case "mode":
@@ -280,15 +278,15 @@ func compileAuthorAudience(selected ast.SelectionSet) *selection[AuthorAudience]
 }
 
 // compileAwayDigest compiles a selection of the type AwayDigest; nil if the selection is left to the executor.
-func compileAwayDigest(selected ast.SelectionSet) *selection[services.Digest] {
-	return compile(selected, awayDigestImplementors, func(field *ast.Field) *compiledField[services.Digest] {
+func compileAwayDigest(known Appenders, selected ast.SelectionSet) *selection[services.Digest] {
+	return compile(known, selected, awayDigestImplementors, func(field *ast.Field) *compiledField[services.Digest] {
 		switch field.Name {
 		case "since":
 			return leaf(func(to []byte, v *services.Digest) []byte { return AppendTime(to, v.Since) })
 		case "parts":
-			return listField(field, listNulls{true, true}, compileDigestPart(field.SelectionSet), func(v *services.Digest) []services.DigestPart { return v.Parts })
+			return listField(field, listNulls{true, true}, compileDigestPart(known, field.SelectionSet), func(v *services.Digest) []services.DigestPart { return v.Parts })
 		case "authors":
-			return resolvedList(field, listNulls{true, true}, compileUser(field.SelectionSet), (*executionContext).fieldContext_AwayDigest_authors, func(ctx context.Context, ec *executionContext, obj *services.Digest) ([]User, error) {
+			return resolvedList(field, listNulls{true, true}, compileUser(known, field.SelectionSet), (*executionContext).fieldContext_AwayDigest_authors, func(ctx context.Context, ec *executionContext, obj *services.Digest) ([]User, error) {
 				return ec.Resolvers.AwayDigest().Authors(ctx, obj)
 			})
 		}
@@ -297,8 +295,8 @@ func compileAwayDigest(selected ast.SelectionSet) *selection[services.Digest] {
 }
 
 // compileBadgeChange compiles a selection of the type BadgeChange; nil if the selection is left to the executor.
-func compileBadgeChange(selected ast.SelectionSet) *selection[BadgeChange] {
-	return compile(selected, badgeChangeImplementors, func(field *ast.Field) *compiledField[BadgeChange] {
+func compileBadgeChange(known Appenders, selected ast.SelectionSet) *selection[BadgeChange] {
+	return compile(known, selected, badgeChangeImplementors, func(field *ast.Field) *compiledField[BadgeChange] {
 		switch field.Name {
 		case "userId":
 			return leaf(func(to []byte, v *BadgeChange) []byte { return AppendText(to, v.UserID) })
@@ -313,7 +311,7 @@ func compileBadgeChange(selected ast.SelectionSet) *selection[BadgeChange] {
 		case "display":
 			return leaf(func(to []byte, v *BadgeChange) []byte { return AppendText(to, v.Display) })
 		case "sources":
-			return listField(field, listNulls{true, true}, compileBadgeChangeSource(field.SelectionSet), func(v *BadgeChange) []BadgeChangeSource { return v.Sources })
+			return listField(field, listNulls{true, true}, compileBadgeChangeSource(known, field.SelectionSet), func(v *BadgeChange) []BadgeChangeSource { return v.Sources })
 		case "dots":
 			return leaf(func(to []byte, v *BadgeChange) []byte {
 				return appendList(to, v.Dots, true, func(to []byte, item string) []byte { return AppendText(to, item) })
@@ -321,7 +319,7 @@ func compileBadgeChange(selected ast.SelectionSet) *selection[BadgeChange] {
 		case "quiet":
 			return leaf(func(to []byte, v *BadgeChange) []byte { return strconv.AppendBool(to, v.Quiet) })
 		case "cause":
-			return objectField(field, false, compileBadgeChangeCause(field.SelectionSet), func(v *BadgeChange) *BadgeChangeCause { return v.Cause })
+			return objectField(field, false, compileBadgeChangeCause(known, field.SelectionSet), func(v *BadgeChange) *BadgeChangeCause { return v.Cause })
 		case "silent":
 			return leaf(func(to []byte, v *BadgeChange) []byte { return strconv.AppendBool(to, v.Silent) })
 		}
@@ -330,8 +328,8 @@ func compileBadgeChange(selected ast.SelectionSet) *selection[BadgeChange] {
 }
 
 // compileBadgeChangeCause compiles a selection of the type BadgeChangeCause; nil if the selection is left to the executor.
-func compileBadgeChangeCause(selected ast.SelectionSet) *selection[BadgeChangeCause] {
-	return compile(selected, badgeChangeCauseImplementors, func(field *ast.Field) *compiledField[BadgeChangeCause] {
+func compileBadgeChangeCause(known Appenders, selected ast.SelectionSet) *selection[BadgeChangeCause] {
+	return compile(known, selected, badgeChangeCauseImplementors, func(field *ast.Field) *compiledField[BadgeChangeCause] {
 		switch field.Name {
 		case "source":
 			return leaf(func(to []byte, v *BadgeChangeCause) []byte { return AppendText(to, string(v.Source)) })
@@ -352,8 +350,8 @@ func compileBadgeChangeCause(selected ast.SelectionSet) *selection[BadgeChangeCa
 }
 
 // compileBadgeChangeSource compiles a selection of the type BadgeChangeSource; nil if the selection is left to the executor.
-func compileBadgeChangeSource(selected ast.SelectionSet) *selection[BadgeChangeSource] {
-	return compile(selected, badgeChangeSourceImplementors, func(field *ast.Field) *compiledField[BadgeChangeSource] {
+func compileBadgeChangeSource(known Appenders, selected ast.SelectionSet) *selection[BadgeChangeSource] {
+	return compile(known, selected, badgeChangeSourceImplementors, func(field *ast.Field) *compiledField[BadgeChangeSource] {
 		switch field.Name {
 		case "source":
 			return leaf(func(to []byte, v *BadgeChangeSource) []byte { return AppendText(to, string(v.Source)) })
@@ -378,11 +376,11 @@ func compileBadgeChangeSource(selected ast.SelectionSet) *selection[BadgeChangeS
 }
 
 // compileBadgeChanges compiles a selection of the type BadgeChanges; nil if the selection is left to the executor.
-func compileBadgeChanges(selected ast.SelectionSet) *selection[BadgeChanges] {
-	return compile(selected, badgeChangesImplementors, func(field *ast.Field) *compiledField[BadgeChanges] {
+func compileBadgeChanges(known Appenders, selected ast.SelectionSet) *selection[BadgeChanges] {
+	return compile(known, selected, badgeChangesImplementors, func(field *ast.Field) *compiledField[BadgeChanges] {
 		switch field.Name {
 		case "list":
-			return listField(field, listNulls{true, true}, compileBadgeChange(field.SelectionSet), func(v *BadgeChanges) []BadgeChange { return v.List })
+			return listField(field, listNulls{true, true}, compileBadgeChange(known, field.SelectionSet), func(v *BadgeChanges) []BadgeChange { return v.List })
 		case "cursor":
 			return leaf(func(to []byte, v *BadgeChanges) []byte { return AppendText(to, v.Cursor) })
 		case "hasMore":
@@ -393,8 +391,8 @@ func compileBadgeChanges(selected ast.SelectionSet) *selection[BadgeChanges] {
 }
 
 // compileBadgeCount compiles a selection of the type BadgeCount; nil if the selection is left to the executor.
-func compileBadgeCount(selected ast.SelectionSet) *selection[services.Count] {
-	return compile(selected, badgeCountImplementors, func(field *ast.Field) *compiledField[services.Count] {
+func compileBadgeCount(known Appenders, selected ast.SelectionSet) *selection[services.Count] {
+	return compile(known, selected, badgeCountImplementors, func(field *ast.Field) *compiledField[services.Count] {
 		switch field.Name {
 		case "value":
 			return leaf(func(to []byte, v *services.Count) []byte {
@@ -417,25 +415,25 @@ func compileBadgeCount(selected ast.SelectionSet) *selection[services.Count] {
 }
 
 // compileBadgeExplanation compiles a selection of the type BadgeExplanation; nil if the selection is left to the executor.
-func compileBadgeExplanation(selected ast.SelectionSet) *selection[services.Explanation] {
-	return compile(selected, badgeExplanationImplementors, func(field *ast.Field) *compiledField[services.Explanation] {
+func compileBadgeExplanation(known Appenders, selected ast.SelectionSet) *selection[services.Explanation] {
+	return compile(known, selected, badgeExplanationImplementors, func(field *ast.Field) *compiledField[services.Explanation] {
 		switch field.Name {
 		case "source":
 			return leaf(func(to []byte, v *services.Explanation) []byte { return AppendText(to, string(v.Source)) })
 		case "part":
 			return called(field, false, (*executionContext)._BadgeExplanation_part)
 		case "count":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.Explanation) *services.Count { return &v.Count })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.Explanation) *services.Count { return &v.Count })
 		case "items":
-			return listField(field, listNulls{true, true}, compileBadgeItem(field.SelectionSet), func(v *services.Explanation) []services.Item { return v.Items })
+			return listField(field, listNulls{true, true}, compileBadgeItem(known, field.SelectionSet), func(v *services.Explanation) []services.Item { return v.Items })
 		}
 		return nil
 	})
 }
 
 // compileBadgeItem compiles a selection of the type BadgeItem; nil if the selection is left to the executor.
-func compileBadgeItem(selected ast.SelectionSet) *selection[services.Item] {
-	return compile(selected, badgeItemImplementors, func(field *ast.Field) *compiledField[services.Item] {
+func compileBadgeItem(known Appenders, selected ast.SelectionSet) *selection[services.Item] {
+	return compile(known, selected, badgeItemImplementors, func(field *ast.Field) *compiledField[services.Item] {
 		switch field.Name {
 		case "nodeId":
 			return leaf(func(to []byte, v *services.Item) []byte { return AppendText(to, v.ID) })
@@ -453,31 +451,31 @@ func compileBadgeItem(selected ast.SelectionSet) *selection[services.Item] {
 }
 
 // compileBadges compiles a selection of the type Badges; nil if the selection is left to the executor.
-func compileBadges(selected ast.SelectionSet) *selection[services.Badges] {
-	return compile(selected, badgesImplementors, func(field *ast.Field) *compiledField[services.Badges] {
+func compileBadges(known Appenders, selected ast.SelectionSet) *selection[services.Badges] {
+	return compile(known, selected, badgesImplementors, func(field *ast.Field) *compiledField[services.Badges] {
 		switch field.Name {
 		case "id":
 			return called(field, true, (*executionContext)._Badges_id)
 		case "version":
 			return leaf(func(to []byte, v *services.Badges) []byte { return AppendText(to, v.Version) })
 		case "total":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.Badges) *services.Count { return &v.Total })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.Badges) *services.Count { return &v.Total })
 		case "homeFeed":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.Badges) *services.Count { return &v.HomeFeed })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.Badges) *services.Count { return &v.HomeFeed })
 		case "notifications":
-			return objectField(field, true, compileNotificationBadges(field.SelectionSet), func(v *services.Badges) *services.NotificationCounts { return &v.Notifications })
+			return objectField(field, true, compileNotificationBadges(known, field.SelectionSet), func(v *services.Badges) *services.NotificationCounts { return &v.Notifications })
 		case "siteMessages":
-			return objectField(field, true, compileSiteMessageBadges(field.SelectionSet), func(v *services.Badges) *services.MessageCounts { return &v.SiteMessages })
+			return objectField(field, true, compileSiteMessageBadges(known, field.SelectionSet), func(v *services.Badges) *services.MessageCounts { return &v.SiteMessages })
 		case "announcements":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.Badges) *services.Count { return &v.Announcements })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.Badges) *services.Count { return &v.Announcements })
 		case "conversations":
-			return objectField(field, true, compileConversationBadges(field.SelectionSet), func(v *services.Badges) *services.ConversationCounts { return &v.Conversations })
+			return objectField(field, true, compileConversationBadges(known, field.SelectionSet), func(v *services.Badges) *services.ConversationCounts { return &v.Conversations })
 		case "liveBoard":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.Badges) *services.Count { return &v.LiveBoard })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.Badges) *services.Count { return &v.LiveBoard })
 		case "views":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.Badges) *services.Count { return &v.Views })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.Badges) *services.Count { return &v.Views })
 		case "dots":
-			return listField(field, listNulls{true, true}, compileDot(field.SelectionSet), func(v *services.Badges) []services.Dot { return v.Dots })
+			return listField(field, listNulls{true, true}, compileDot(known, field.SelectionSet), func(v *services.Badges) []services.Dot { return v.Dots })
 		case "quiet":
 			return leaf(func(to []byte, v *services.Badges) []byte { return strconv.AppendBool(to, v.Quiet) })
 		}
@@ -486,66 +484,66 @@ func compileBadges(selected ast.SelectionSet) *selection[services.Badges] {
 }
 
 // compileBlockPayload compiles a selection of the type BlockPayload; nil if the selection is left to the executor.
-func compileBlockPayload(selected ast.SelectionSet) *selection[BlockPayload] {
-	return compile(selected, blockPayloadImplementors, func(field *ast.Field) *compiledField[BlockPayload] {
+func compileBlockPayload(known Appenders, selected ast.SelectionSet) *selection[BlockPayload] {
+	return compile(known, selected, blockPayloadImplementors, func(field *ast.Field) *compiledField[BlockPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *BlockPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *BlockPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *BlockPayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *BlockPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *BlockPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *BlockPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *BlockPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileCancelReminderPayload compiles a selection of the type CancelReminderPayload; nil if the selection is left to the executor.
-func compileCancelReminderPayload(selected ast.SelectionSet) *selection[CancelReminderPayload] {
-	return compile(selected, cancelReminderPayloadImplementors, func(field *ast.Field) *compiledField[CancelReminderPayload] {
+func compileCancelReminderPayload(known Appenders, selected ast.SelectionSet) *selection[CancelReminderPayload] {
+	return compile(known, selected, cancelReminderPayloadImplementors, func(field *ast.Field) *compiledField[CancelReminderPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *CancelReminderPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *CancelReminderPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *CancelReminderPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *CancelReminderPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *CancelReminderPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *CancelReminderPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *CancelReminderPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileCancelShowPayload compiles a selection of the type CancelShowPayload; nil if the selection is left to the executor.
-func compileCancelShowPayload(selected ast.SelectionSet) *selection[CancelShowPayload] {
-	return compile(selected, cancelShowPayloadImplementors, func(field *ast.Field) *compiledField[CancelShowPayload] {
+func compileCancelShowPayload(known Appenders, selected ast.SelectionSet) *selection[CancelShowPayload] {
+	return compile(known, selected, cancelShowPayloadImplementors, func(field *ast.Field) *compiledField[CancelShowPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *CancelShowPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *CancelShowPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *CancelShowPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *CancelShowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *CancelShowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *CancelShowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *CancelShowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileCategoryCount compiles a selection of the type CategoryCount; nil if the selection is left to the executor.
-func compileCategoryCount(selected ast.SelectionSet) *selection[services.CategoryCount] {
-	return compile(selected, categoryCountImplementors, func(field *ast.Field) *compiledField[services.CategoryCount] {
+func compileCategoryCount(known Appenders, selected ast.SelectionSet) *selection[services.CategoryCount] {
+	return compile(known, selected, categoryCountImplementors, func(field *ast.Field) *compiledField[services.CategoryCount] {
 		switch field.Name {
 		case "category":
 			return leaf(func(to []byte, v *services.CategoryCount) []byte { return AppendText(to, string(v.Category)) })
 		case "name":
 			return leaf(func(to []byte, v *services.CategoryCount) []byte { return AppendText(to, v.Name) })
 		case "count":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.CategoryCount) *services.Count { return &v.Count })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.CategoryCount) *services.Count { return &v.Count })
 		case "older":
 			return leaf(func(to []byte, v *services.CategoryCount) []byte { return strconv.AppendInt(to, int64(v.Older), 10) })
 		}
@@ -554,8 +552,8 @@ func compileCategoryCount(selected ast.SelectionSet) *selection[services.Categor
 }
 
 // compileCategoryPreference compiles a selection of the type CategoryPreference; nil if the selection is left to the executor.
-func compileCategoryPreference(selected ast.SelectionSet) *selection[CategoryPreference] {
-	return compile(selected, categoryPreferenceImplementors, func(field *ast.Field) *compiledField[CategoryPreference] {
+func compileCategoryPreference(known Appenders, selected ast.SelectionSet) *selection[CategoryPreference] {
+	return compile(known, selected, categoryPreferenceImplementors, func(field *ast.Field) *compiledField[CategoryPreference] {
 		switch field.Name {
 		case "category":
 			return leaf(func(to []byte, v *CategoryPreference) []byte { return AppendText(to, v.Category) })
@@ -569,19 +567,19 @@ func compileCategoryPreference(selected ast.SelectionSet) *selection[CategoryPre
 }
 
 // compileCleanNowPayload compiles a selection of the type CleanNowPayload; nil if the selection is left to the executor.
-func compileCleanNowPayload(selected ast.SelectionSet) *selection[CleanNowPayload] {
-	return compile(selected, cleanNowPayloadImplementors, func(field *ast.Field) *compiledField[CleanNowPayload] {
+func compileCleanNowPayload(known Appenders, selected ast.SelectionSet) *selection[CleanNowPayload] {
+	return compile(known, selected, cleanNowPayloadImplementors, func(field *ast.Field) *compiledField[CleanNowPayload] {
 		switch field.Name {
 		case "cleaner":
-			return objectField(field, false, compileCleaner(field.SelectionSet), func(v *CleanNowPayload) *Cleaner { return v.Cleaner })
+			return objectField(field, false, compileCleaner(known, field.SelectionSet), func(v *CleanNowPayload) *Cleaner { return v.Cleaner })
 		}
 		return nil
 	})
 }
 
 // compileCleaner compiles a selection of the type Cleaner; nil if the selection is left to the executor.
-func compileCleaner(selected ast.SelectionSet) *selection[Cleaner] {
-	return compile(selected, cleanerImplementors, func(field *ast.Field) *compiledField[Cleaner] {
+func compileCleaner(known Appenders, selected ast.SelectionSet) *selection[Cleaner] {
+	return compile(known, selected, cleanerImplementors, func(field *ast.Field) *compiledField[Cleaner] {
 		switch field.Name {
 		case "running":
 			return leaf(func(to []byte, v *Cleaner) []byte { return strconv.AppendBool(to, v.Running) })
@@ -593,15 +591,15 @@ func compileCleaner(selected ast.SelectionSet) *selection[Cleaner] {
 				return append(to, null...)
 			})
 		case "freed":
-			return objectField(field, true, compileCleanerFreed(field.SelectionSet), func(v *Cleaner) *CleanerFreed { return &v.Freed })
+			return objectField(field, true, compileCleanerFreed(known, field.SelectionSet), func(v *Cleaner) *CleanerFreed { return &v.Freed })
 		}
 		return nil
 	})
 }
 
 // compileCleanerFreed compiles a selection of the type CleanerFreed; nil if the selection is left to the executor.
-func compileCleanerFreed(selected ast.SelectionSet) *selection[CleanerFreed] {
-	return compile(selected, cleanerFreedImplementors, func(field *ast.Field) *compiledField[CleanerFreed] {
+func compileCleanerFreed(known Appenders, selected ast.SelectionSet) *selection[CleanerFreed] {
+	return compile(known, selected, cleanerFreedImplementors, func(field *ast.Field) *compiledField[CleanerFreed] {
 		switch field.Name {
 		case "inboxes":
 			return leaf(func(to []byte, v *CleanerFreed) []byte { return strconv.AppendInt(to, int64(v.Inboxes), 10) })
@@ -623,55 +621,53 @@ func compileCleanerFreed(selected ast.SelectionSet) *selection[CleanerFreed] {
 }
 
 // compileClearDotPayload compiles a selection of the type ClearDotPayload; nil if the selection is left to the executor.
-func compileClearDotPayload(selected ast.SelectionSet) *selection[ClearDotPayload] {
-	return compile(selected, clearDotPayloadImplementors, func(field *ast.Field) *compiledField[ClearDotPayload] {
+func compileClearDotPayload(known Appenders, selected ast.SelectionSet) *selection[ClearDotPayload] {
+	return compile(known, selected, clearDotPayloadImplementors, func(field *ast.Field) *compiledField[ClearDotPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *ClearDotPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "dot":
-			return objectField(field, false, compileDot(field.SelectionSet), func(v *ClearDotPayload) *services.Dot { return v.Dot })
+			return objectField(field, false, compileDot(known, field.SelectionSet), func(v *ClearDotPayload) *services.Dot { return v.Dot })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *ClearDotPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *ClearDotPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *ClearDotPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *ClearDotPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileCommentConnection compiles a selection of the type CommentConnection; nil if the selection is left to the executor.
-func compileCommentConnection(selected ast.SelectionSet) *selection[CommentConnection] {
-	return compile(selected, commentConnectionImplementors, func(field *ast.Field) *compiledField[CommentConnection] {
+func compileCommentConnection(known Appenders, selected ast.SelectionSet) *selection[CommentConnection] {
+	return compile(known, selected, commentConnectionImplementors, func(field *ast.Field) *compiledField[CommentConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileCommentEdge(field.SelectionSet), func(v *CommentConnection) []CommentEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileCommentEdge(known, field.SelectionSet), func(v *CommentConnection) []CommentEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compilePost(field.SelectionSet), (*executionContext).fieldContext_CommentConnection_nodes, func(ctx context.Context, ec *executionContext, obj *CommentConnection) ([]Post, error) {
-				return ec.Resolvers.CommentConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compilePost(known, field.SelectionSet), func(v *CommentConnection) []CommentEdge { return v.Edges }, func(edge *CommentEdge) *Post { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *CommentConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *CommentConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileCommentEdge compiles a selection of the type CommentEdge; nil if the selection is left to the executor.
-func compileCommentEdge(selected ast.SelectionSet) *selection[CommentEdge] {
-	return compile(selected, commentEdgeImplementors, func(field *ast.Field) *compiledField[CommentEdge] {
+func compileCommentEdge(known Appenders, selected ast.SelectionSet) *selection[CommentEdge] {
+	return compile(known, selected, commentEdgeImplementors, func(field *ast.Field) *compiledField[CommentEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *CommentEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compilePost(field.SelectionSet), func(v *CommentEdge) *Post { return &v.Node })
+			return objectField(field, true, compilePost(known, field.SelectionSet), func(v *CommentEdge) *Post { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileConversation compiles a selection of the type Conversation; nil if the selection is left to the executor.
-func compileConversation(selected ast.SelectionSet) *selection[Conversation] {
-	return compile(selected, conversationImplementors, func(field *ast.Field) *compiledField[Conversation] {
+func compileConversation(known Appenders, selected ast.SelectionSet) *selection[Conversation] {
+	return compile(known, selected, conversationImplementors, func(field *ast.Field) *compiledField[Conversation] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Conversation) []byte { return AppendText(to, v.ID) })
@@ -687,25 +683,25 @@ func compileConversation(selected ast.SelectionSet) *selection[Conversation] {
 		case "memberCount":
 			return leaf(func(to []byte, v *Conversation) []byte { return strconv.AppendInt(to, int64(v.MemberCount), 10) })
 		case "members":
-			return resolvedObject(field, false, compileMemberConnection(field.SelectionSet), (*executionContext).fieldContext_Conversation_members, func(ctx context.Context, ec *executionContext, obj *Conversation) (*MemberConnection, error) {
+			return resolvedObject(field, false, compileMemberConnection(known, field.SelectionSet), (*executionContext).fieldContext_Conversation_members, func(ctx context.Context, ec *executionContext, obj *Conversation) (*MemberConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Conversation().Members(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "messages":
-			return resolvedObject(field, false, compileMessageConnection(field.SelectionSet), (*executionContext).fieldContext_Conversation_messages, func(ctx context.Context, ec *executionContext, obj *Conversation) (*MessageConnection, error) {
+			return resolvedObject(field, false, compileMessageConnection(known, field.SelectionSet), (*executionContext).fieldContext_Conversation_messages, func(ctx context.Context, ec *executionContext, obj *Conversation) (*MessageConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Conversation().Messages(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "lastMessage":
-			return resolvedObject(field, false, compileMessage(field.SelectionSet), (*executionContext).fieldContext_Conversation_lastMessage, func(ctx context.Context, ec *executionContext, obj *Conversation) (*Message, error) {
+			return resolvedObject(field, false, compileMessage(known, field.SelectionSet), (*executionContext).fieldContext_Conversation_lastMessage, func(ctx context.Context, ec *executionContext, obj *Conversation) (*Message, error) {
 				return ec.Resolvers.Conversation().LastMessage(ctx, obj)
 			})
 		case "unread":
-			return resolvedObject(field, true, compileBadgeCount(field.SelectionSet), (*executionContext).fieldContext_Conversation_unread, func(ctx context.Context, ec *executionContext, obj *Conversation) (*services.Count, error) {
+			return resolvedObject(field, true, compileBadgeCount(known, field.SelectionSet), (*executionContext).fieldContext_Conversation_unread, func(ctx context.Context, ec *executionContext, obj *Conversation) (*services.Count, error) {
 				return ec.Resolvers.Conversation().Unread(ctx, obj)
 			})
 		case "mentions":
-			return resolvedObject(field, true, compileBadgeCount(field.SelectionSet), (*executionContext).fieldContext_Conversation_mentions, func(ctx context.Context, ec *executionContext, obj *Conversation) (*services.Count, error) {
+			return resolvedObject(field, true, compileBadgeCount(known, field.SelectionSet), (*executionContext).fieldContext_Conversation_mentions, func(ctx context.Context, ec *executionContext, obj *Conversation) (*services.Count, error) {
 				return ec.Resolvers.Conversation().Mentions(ctx, obj)
 			})
 		case "muted":
@@ -726,66 +722,64 @@ func compileConversation(selected ast.SelectionSet) *selection[Conversation] {
 }
 
 // compileConversationBadges compiles a selection of the type ConversationBadges; nil if the selection is left to the executor.
-func compileConversationBadges(selected ast.SelectionSet) *selection[services.ConversationCounts] {
-	return compile(selected, conversationBadgesImplementors, func(field *ast.Field) *compiledField[services.ConversationCounts] {
+func compileConversationBadges(known Appenders, selected ast.SelectionSet) *selection[services.ConversationCounts] {
+	return compile(known, selected, conversationBadgesImplementors, func(field *ast.Field) *compiledField[services.ConversationCounts] {
 		switch field.Name {
 		case "total":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.ConversationCounts) *services.Count { return &v.Total })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.ConversationCounts) *services.Count { return &v.Total })
 		case "mentions":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.ConversationCounts) *services.Count { return &v.Mentions })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.ConversationCounts) *services.Count { return &v.Mentions })
 		}
 		return nil
 	})
 }
 
 // compileConversationChange compiles a selection of the type ConversationChange; nil if the selection is left to the executor.
-func compileConversationChange(selected ast.SelectionSet) *selection[ConversationChange] {
-	return compile(selected, conversationChangeImplementors, func(field *ast.Field) *compiledField[ConversationChange] {
+func compileConversationChange(known Appenders, selected ast.SelectionSet) *selection[ConversationChange] {
+	return compile(known, selected, conversationChangeImplementors, func(field *ast.Field) *compiledField[ConversationChange] {
 		switch field.Name {
 		case "conversation":
-			return objectField(field, true, compileConversation(field.SelectionSet), func(v *ConversationChange) *Conversation { return &v.Conversation })
+			return objectField(field, true, compileConversation(known, field.SelectionSet), func(v *ConversationChange) *Conversation { return &v.Conversation })
 		case "badges":
-			return objectField(field, true, compileBadges(field.SelectionSet), func(v *ConversationChange) *services.Badges { return &v.Badges })
+			return objectField(field, true, compileBadges(known, field.SelectionSet), func(v *ConversationChange) *services.Badges { return &v.Badges })
 		case "viewer":
-			return objectField(field, true, compileViewer(field.SelectionSet), func(v *ConversationChange) *Viewer { return &v.Viewer })
+			return objectField(field, true, compileViewer(known, field.SelectionSet), func(v *ConversationChange) *Viewer { return &v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileConversationConnection compiles a selection of the type ConversationConnection; nil if the selection is left to the executor.
-func compileConversationConnection(selected ast.SelectionSet) *selection[ConversationConnection] {
-	return compile(selected, conversationConnectionImplementors, func(field *ast.Field) *compiledField[ConversationConnection] {
+func compileConversationConnection(known Appenders, selected ast.SelectionSet) *selection[ConversationConnection] {
+	return compile(known, selected, conversationConnectionImplementors, func(field *ast.Field) *compiledField[ConversationConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileConversationEdge(field.SelectionSet), func(v *ConversationConnection) []ConversationEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileConversationEdge(known, field.SelectionSet), func(v *ConversationConnection) []ConversationEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileConversation(field.SelectionSet), (*executionContext).fieldContext_ConversationConnection_nodes, func(ctx context.Context, ec *executionContext, obj *ConversationConnection) ([]Conversation, error) {
-				return ec.Resolvers.ConversationConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileConversation(known, field.SelectionSet), func(v *ConversationConnection) []ConversationEdge { return v.Edges }, func(edge *ConversationEdge) *Conversation { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *ConversationConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *ConversationConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileConversationEdge compiles a selection of the type ConversationEdge; nil if the selection is left to the executor.
-func compileConversationEdge(selected ast.SelectionSet) *selection[ConversationEdge] {
-	return compile(selected, conversationEdgeImplementors, func(field *ast.Field) *compiledField[ConversationEdge] {
+func compileConversationEdge(known Appenders, selected ast.SelectionSet) *selection[ConversationEdge] {
+	return compile(known, selected, conversationEdgeImplementors, func(field *ast.Field) *compiledField[ConversationEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *ConversationEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileConversation(field.SelectionSet), func(v *ConversationEdge) *Conversation { return &v.Node })
+			return objectField(field, true, compileConversation(known, field.SelectionSet), func(v *ConversationEdge) *Conversation { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileConversationPayload compiles a selection of the type ConversationPayload; nil if the selection is left to the executor.
-func compileConversationPayload(selected ast.SelectionSet) *selection[ConversationPayload] {
-	return compile(selected, conversationPayloadImplementors, func(field *ast.Field) *compiledField[ConversationPayload] {
+func compileConversationPayload(known Appenders, selected ast.SelectionSet) *selection[ConversationPayload] {
+	return compile(known, selected, conversationPayloadImplementors, func(field *ast.Field) *compiledField[ConversationPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *ConversationPayload) []byte { return strconv.AppendBool(to, v.Changed) })
@@ -797,70 +791,70 @@ func compileConversationPayload(selected ast.SelectionSet) *selection[Conversati
 				return append(to, null...)
 			})
 		case "conversation":
-			return objectField(field, false, compileConversation(field.SelectionSet), func(v *ConversationPayload) *Conversation { return v.Conversation })
+			return objectField(field, false, compileConversation(known, field.SelectionSet), func(v *ConversationPayload) *Conversation { return v.Conversation })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *ConversationPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *ConversationPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *ConversationPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *ConversationPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileConversationsChange compiles a selection of the type ConversationsChange; nil if the selection is left to the executor.
-func compileConversationsChange(selected ast.SelectionSet) *selection[ConversationsChange] {
-	return compile(selected, conversationsChangeImplementors, func(field *ast.Field) *compiledField[ConversationsChange] {
+func compileConversationsChange(known Appenders, selected ast.SelectionSet) *selection[ConversationsChange] {
+	return compile(known, selected, conversationsChangeImplementors, func(field *ast.Field) *compiledField[ConversationsChange] {
 		switch field.Name {
 		case "conversations":
-			return resolvedObject(field, true, compileConversationConnection(field.SelectionSet), (*executionContext).fieldContext_ConversationsChange_conversations, func(ctx context.Context, ec *executionContext, obj *ConversationsChange) (*ConversationConnection, error) {
+			return resolvedObject(field, true, compileConversationConnection(known, field.SelectionSet), (*executionContext).fieldContext_ConversationsChange_conversations, func(ctx context.Context, ec *executionContext, obj *ConversationsChange) (*ConversationConnection, error) {
 				return ec.Resolvers.ConversationsChange().Conversations(ctx, obj)
 			})
 		case "badges":
-			return objectField(field, true, compileBadges(field.SelectionSet), func(v *ConversationsChange) *services.Badges { return &v.Badges })
+			return objectField(field, true, compileBadges(known, field.SelectionSet), func(v *ConversationsChange) *services.Badges { return &v.Badges })
 		case "viewer":
-			return objectField(field, true, compileViewer(field.SelectionSet), func(v *ConversationsChange) *Viewer { return &v.Viewer })
+			return objectField(field, true, compileViewer(known, field.SelectionSet), func(v *ConversationsChange) *Viewer { return &v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileDefineCategoryPayload compiles a selection of the type DefineCategoryPayload; nil if the selection is left to the executor.
-func compileDefineCategoryPayload(selected ast.SelectionSet) *selection[DefineCategoryPayload] {
-	return compile(selected, defineCategoryPayloadImplementors, func(field *ast.Field) *compiledField[DefineCategoryPayload] {
+func compileDefineCategoryPayload(known Appenders, selected ast.SelectionSet) *selection[DefineCategoryPayload] {
+	return compile(known, selected, defineCategoryPayloadImplementors, func(field *ast.Field) *compiledField[DefineCategoryPayload] {
 		switch field.Name {
 		case "created":
 			return leaf(func(to []byte, v *DefineCategoryPayload) []byte { return strconv.AppendBool(to, v.Created) })
 		case "changed":
 			return leaf(func(to []byte, v *DefineCategoryPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "category":
-			return objectField(field, false, compileHostCategory(field.SelectionSet), func(v *DefineCategoryPayload) *HostCategory { return v.Category })
+			return objectField(field, false, compileHostCategory(known, field.SelectionSet), func(v *DefineCategoryPayload) *HostCategory { return v.Category })
 		}
 		return nil
 	})
 }
 
 // compileDeletePostPayload compiles a selection of the type DeletePostPayload; nil if the selection is left to the executor.
-func compileDeletePostPayload(selected ast.SelectionSet) *selection[DeletePostPayload] {
-	return compile(selected, deletePostPayloadImplementors, func(field *ast.Field) *compiledField[DeletePostPayload] {
+func compileDeletePostPayload(known Appenders, selected ast.SelectionSet) *selection[DeletePostPayload] {
+	return compile(known, selected, deletePostPayloadImplementors, func(field *ast.Field) *compiledField[DeletePostPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *DeletePostPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "postId":
 			return leaf(func(to []byte, v *DeletePostPayload) []byte { return AppendText(to, v.PostID) })
 		case "parent":
-			return objectField(field, false, compilePost(field.SelectionSet), func(v *DeletePostPayload) *Post { return v.Parent })
+			return objectField(field, false, compilePost(known, field.SelectionSet), func(v *DeletePostPayload) *Post { return v.Parent })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *DeletePostPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *DeletePostPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *DeletePostPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *DeletePostPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileDevice compiles a selection of the type Device; nil if the selection is left to the executor.
-func compileDevice(selected ast.SelectionSet) *selection[Device] {
-	return compile(selected, deviceImplementors, func(field *ast.Field) *compiledField[Device] {
+func compileDevice(known Appenders, selected ast.SelectionSet) *selection[Device] {
+	return compile(known, selected, deviceImplementors, func(field *ast.Field) *compiledField[Device] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Device) []byte { return AppendText(to, v.ID) })
@@ -897,8 +891,8 @@ func compileDevice(selected ast.SelectionSet) *selection[Device] {
 }
 
 // compileDeviceCounts compiles a selection of the type DeviceCounts; nil if the selection is left to the executor.
-func compileDeviceCounts(selected ast.SelectionSet) *selection[DeviceCounts] {
-	return compile(selected, deviceCountsImplementors, func(field *ast.Field) *compiledField[DeviceCounts] {
+func compileDeviceCounts(known Appenders, selected ast.SelectionSet) *selection[DeviceCounts] {
+	return compile(known, selected, deviceCountsImplementors, func(field *ast.Field) *compiledField[DeviceCounts] {
 		switch field.Name {
 		case "registered":
 			return leaf(func(to []byte, v *DeviceCounts) []byte { return strconv.AppendInt(to, int64(v.Registered), 10) })
@@ -939,36 +933,36 @@ func compileDeviceCounts(selected ast.SelectionSet) *selection[DeviceCounts] {
 }
 
 // compileDigestPart compiles a selection of the type DigestPart; nil if the selection is left to the executor.
-func compileDigestPart(selected ast.SelectionSet) *selection[services.DigestPart] {
-	return compile(selected, digestPartImplementors, func(field *ast.Field) *compiledField[services.DigestPart] {
+func compileDigestPart(known Appenders, selected ast.SelectionSet) *selection[services.DigestPart] {
+	return compile(known, selected, digestPartImplementors, func(field *ast.Field) *compiledField[services.DigestPart] {
 		switch field.Name {
 		case "source":
 			return leaf(func(to []byte, v *services.DigestPart) []byte { return AppendText(to, string(v.Source)) })
 		case "part":
 			return called(field, false, (*executionContext)._DigestPart_part)
 		case "count":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.DigestPart) *services.Count { return &v.Count })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.DigestPart) *services.Count { return &v.Count })
 		}
 		return nil
 	})
 }
 
 // compileDisplayPolicy compiles a selection of the type DisplayPolicy; nil if the selection is left to the executor.
-func compileDisplayPolicy(selected ast.SelectionSet) *selection[DisplayPolicy] {
-	return compile(selected, displayPolicyImplementors, func(field *ast.Field) *compiledField[DisplayPolicy] {
+func compileDisplayPolicy(known Appenders, selected ast.SelectionSet) *selection[DisplayPolicy] {
+	return compile(known, selected, displayPolicyImplementors, func(field *ast.Field) *compiledField[DisplayPolicy] {
 		switch field.Name {
 		case "sources":
-			return listField(field, listNulls{true, true}, compileSourcePolicy(field.SelectionSet), func(v *DisplayPolicy) []SourcePolicy { return v.Sources })
+			return listField(field, listNulls{true, true}, compileSourcePolicy(known, field.SelectionSet), func(v *DisplayPolicy) []SourcePolicy { return v.Sources })
 		case "quietHours":
-			return objectField(field, false, compileQuietHours(field.SelectionSet), func(v *DisplayPolicy) *QuietHours { return v.QuietHours })
+			return objectField(field, false, compileQuietHours(known, field.SelectionSet), func(v *DisplayPolicy) *QuietHours { return v.QuietHours })
 		}
 		return nil
 	})
 }
 
 // compileDot compiles a selection of the type Dot; nil if the selection is left to the executor.
-func compileDot(selected ast.SelectionSet) *selection[services.Dot] {
-	return compile(selected, dotImplementors, func(field *ast.Field) *compiledField[services.Dot] {
+func compileDot(known Appenders, selected ast.SelectionSet) *selection[services.Dot] {
+	return compile(known, selected, dotImplementors, func(field *ast.Field) *compiledField[services.Dot] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *services.Dot) []byte { return AppendText(to, v.Name) })
@@ -980,90 +974,90 @@ func compileDot(selected ast.SelectionSet) *selection[services.Dot] {
 }
 
 // compileEditAnnouncementPayload compiles a selection of the type EditAnnouncementPayload; nil if the selection is left to the executor.
-func compileEditAnnouncementPayload(selected ast.SelectionSet) *selection[EditAnnouncementPayload] {
-	return compile(selected, editAnnouncementPayloadImplementors, func(field *ast.Field) *compiledField[EditAnnouncementPayload] {
+func compileEditAnnouncementPayload(known Appenders, selected ast.SelectionSet) *selection[EditAnnouncementPayload] {
+	return compile(known, selected, editAnnouncementPayloadImplementors, func(field *ast.Field) *compiledField[EditAnnouncementPayload] {
 		switch field.Name {
 		case "announcement":
-			return objectField(field, false, compileAnnouncement(field.SelectionSet), func(v *EditAnnouncementPayload) *Announcement { return v.Announcement })
+			return objectField(field, false, compileAnnouncement(known, field.SelectionSet), func(v *EditAnnouncementPayload) *Announcement { return v.Announcement })
 		}
 		return nil
 	})
 }
 
 // compileEditPostPayload compiles a selection of the type EditPostPayload; nil if the selection is left to the executor.
-func compileEditPostPayload(selected ast.SelectionSet) *selection[EditPostPayload] {
-	return compile(selected, editPostPayloadImplementors, func(field *ast.Field) *compiledField[EditPostPayload] {
+func compileEditPostPayload(known Appenders, selected ast.SelectionSet) *selection[EditPostPayload] {
+	return compile(known, selected, editPostPayloadImplementors, func(field *ast.Field) *compiledField[EditPostPayload] {
 		switch field.Name {
 		case "post":
-			return objectField(field, false, compilePost(field.SelectionSet), func(v *EditPostPayload) *Post { return v.Post })
+			return objectField(field, false, compilePost(known, field.SelectionSet), func(v *EditPostPayload) *Post { return v.Post })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *EditPostPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *EditPostPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *EditPostPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *EditPostPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileEditSiteMessagePayload compiles a selection of the type EditSiteMessagePayload; nil if the selection is left to the executor.
-func compileEditSiteMessagePayload(selected ast.SelectionSet) *selection[EditSiteMessagePayload] {
-	return compile(selected, editSiteMessagePayloadImplementors, func(field *ast.Field) *compiledField[EditSiteMessagePayload] {
+func compileEditSiteMessagePayload(known Appenders, selected ast.SelectionSet) *selection[EditSiteMessagePayload] {
+	return compile(known, selected, editSiteMessagePayloadImplementors, func(field *ast.Field) *compiledField[EditSiteMessagePayload] {
 		switch field.Name {
 		case "message":
-			return objectField(field, false, compileSiteMessageReport(field.SelectionSet), func(v *EditSiteMessagePayload) *SiteMessageReport { return v.Message })
+			return objectField(field, false, compileSiteMessageReport(known, field.SelectionSet), func(v *EditSiteMessagePayload) *SiteMessageReport { return v.Message })
 		}
 		return nil
 	})
 }
 
 // compileEndShowPayload compiles a selection of the type EndShowPayload; nil if the selection is left to the executor.
-func compileEndShowPayload(selected ast.SelectionSet) *selection[EndShowPayload] {
-	return compile(selected, endShowPayloadImplementors, func(field *ast.Field) *compiledField[EndShowPayload] {
+func compileEndShowPayload(known Appenders, selected ast.SelectionSet) *selection[EndShowPayload] {
+	return compile(known, selected, endShowPayloadImplementors, func(field *ast.Field) *compiledField[EndShowPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *EndShowPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *EndShowPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *EndShowPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *EndShowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *EndShowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *EndShowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *EndShowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileEnterConversationPayload compiles a selection of the type EnterConversationPayload; nil if the selection is left to the executor.
-func compileEnterConversationPayload(selected ast.SelectionSet) *selection[EnterConversationPayload] {
-	return compile(selected, enterConversationPayloadImplementors, func(field *ast.Field) *compiledField[EnterConversationPayload] {
+func compileEnterConversationPayload(known Appenders, selected ast.SelectionSet) *selection[EnterConversationPayload] {
+	return compile(known, selected, enterConversationPayloadImplementors, func(field *ast.Field) *compiledField[EnterConversationPayload] {
 		switch field.Name {
 		case "conversation":
-			return objectField(field, false, compileConversation(field.SelectionSet), func(v *EnterConversationPayload) *Conversation { return v.Conversation })
+			return objectField(field, false, compileConversation(known, field.SelectionSet), func(v *EnterConversationPayload) *Conversation { return v.Conversation })
 		case "until":
 			return leaf(func(to []byte, v *EnterConversationPayload) []byte { return AppendTime(to, v.Until) })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *EnterConversationPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *EnterConversationPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *EnterConversationPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *EnterConversationPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileEraseUserPayload compiles a selection of the type EraseUserPayload; nil if the selection is left to the executor.
-func compileEraseUserPayload(selected ast.SelectionSet) *selection[EraseUserPayload] {
-	return compile(selected, eraseUserPayloadImplementors, func(field *ast.Field) *compiledField[EraseUserPayload] {
+func compileEraseUserPayload(known Appenders, selected ast.SelectionSet) *selection[EraseUserPayload] {
+	return compile(known, selected, eraseUserPayloadImplementors, func(field *ast.Field) *compiledField[EraseUserPayload] {
 		switch field.Name {
 		case "erasure":
-			return objectField(field, true, compileErasure(field.SelectionSet), func(v *EraseUserPayload) *Erasure { return &v.Erasure })
+			return objectField(field, true, compileErasure(known, field.SelectionSet), func(v *EraseUserPayload) *Erasure { return &v.Erasure })
 		}
 		return nil
 	})
 }
 
 // compileErasedCount compiles a selection of the type ErasedCount; nil if the selection is left to the executor.
-func compileErasedCount(selected ast.SelectionSet) *selection[ErasedCount] {
-	return compile(selected, erasedCountImplementors, func(field *ast.Field) *compiledField[ErasedCount] {
+func compileErasedCount(known Appenders, selected ast.SelectionSet) *selection[ErasedCount] {
+	return compile(known, selected, erasedCountImplementors, func(field *ast.Field) *compiledField[ErasedCount] {
 		switch field.Name {
 		case "kind":
 			return leaf(func(to []byte, v *ErasedCount) []byte { return AppendText(to, v.Kind) })
@@ -1075,8 +1069,8 @@ func compileErasedCount(selected ast.SelectionSet) *selection[ErasedCount] {
 }
 
 // compileErasure compiles a selection of the type Erasure; nil if the selection is left to the executor.
-func compileErasure(selected ast.SelectionSet) *selection[Erasure] {
-	return compile(selected, erasureImplementors, func(field *ast.Field) *compiledField[Erasure] {
+func compileErasure(known Appenders, selected ast.SelectionSet) *selection[Erasure] {
+	return compile(known, selected, erasureImplementors, func(field *ast.Field) *compiledField[Erasure] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *Erasure) []byte { return AppendText(to, v.Name) })
@@ -1092,15 +1086,15 @@ func compileErasure(selected ast.SelectionSet) *selection[Erasure] {
 				return append(to, null...)
 			})
 		case "removed":
-			return listField(field, listNulls{true, true}, compileErasedCount(field.SelectionSet), func(v *Erasure) []ErasedCount { return v.Removed })
+			return listField(field, listNulls{true, true}, compileErasedCount(known, field.SelectionSet), func(v *Erasure) []ErasedCount { return v.Removed })
 		}
 		return nil
 	})
 }
 
 // compileExportLine compiles a selection of the type ExportLine; nil if the selection is left to the executor.
-func compileExportLine(selected ast.SelectionSet) *selection[ExportLine] {
-	return compile(selected, exportLineImplementors, func(field *ast.Field) *compiledField[ExportLine] {
+func compileExportLine(known Appenders, selected ast.SelectionSet) *selection[ExportLine] {
+	return compile(known, selected, exportLineImplementors, func(field *ast.Field) *compiledField[ExportLine] {
 		switch field.Name {
 		case "type":
 			return leaf(func(to []byte, v *ExportLine) []byte { return AppendText(to, v.Type) })
@@ -1112,8 +1106,8 @@ func compileExportLine(selected ast.SelectionSet) *selection[ExportLine] {
 }
 
 // compileFanoutState compiles a selection of the type FanoutState; nil if the selection is left to the executor.
-func compileFanoutState(selected ast.SelectionSet) *selection[FanoutState] {
-	return compile(selected, fanoutStateImplementors, func(field *ast.Field) *compiledField[FanoutState] {
+func compileFanoutState(known Appenders, selected ast.SelectionSet) *selection[FanoutState] {
+	return compile(known, selected, fanoutStateImplementors, func(field *ast.Field) *compiledField[FanoutState] {
 		switch field.Name {
 		case "bigFollowers":
 			return leaf(func(to []byte, v *FanoutState) []byte { return strconv.AppendInt(to, int64(v.BigFollowers), 10) })
@@ -1129,45 +1123,45 @@ func compileFanoutState(selected ast.SelectionSet) *selection[FanoutState] {
 }
 
 // compileFollowPayload compiles a selection of the type FollowPayload; nil if the selection is left to the executor.
-func compileFollowPayload(selected ast.SelectionSet) *selection[FollowPayload] {
-	return compile(selected, followPayloadImplementors, func(field *ast.Field) *compiledField[FollowPayload] {
+func compileFollowPayload(known Appenders, selected ast.SelectionSet) *selection[FollowPayload] {
+	return compile(known, selected, followPayloadImplementors, func(field *ast.Field) *compiledField[FollowPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *FollowPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *FollowPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *FollowPayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *FollowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *FollowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *FollowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *FollowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileHideFromPayload compiles a selection of the type HideFromPayload; nil if the selection is left to the executor.
-func compileHideFromPayload(selected ast.SelectionSet) *selection[HideFromPayload] {
-	return compile(selected, hideFromPayloadImplementors, func(field *ast.Field) *compiledField[HideFromPayload] {
+func compileHideFromPayload(known Appenders, selected ast.SelectionSet) *selection[HideFromPayload] {
+	return compile(known, selected, hideFromPayloadImplementors, func(field *ast.Field) *compiledField[HideFromPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *HideFromPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *HideFromPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *HideFromPayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *HideFromPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *HideFromPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *HideFromPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *HideFromPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileHomeFeedChange compiles a selection of the type HomeFeedChange; nil if the selection is left to the executor.
-func compileHomeFeedChange(selected ast.SelectionSet) *selection[HomeFeedChange] {
-	return compile(selected, homeFeedChangeImplementors, func(field *ast.Field) *compiledField[HomeFeedChange] {
+func compileHomeFeedChange(known Appenders, selected ast.SelectionSet) *selection[HomeFeedChange] {
+	return compile(known, selected, homeFeedChangeImplementors, func(field *ast.Field) *compiledField[HomeFeedChange] {
 		switch field.Name {
 		case "newPosts":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *HomeFeedChange) *services.Count { return &v.NewPosts })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *HomeFeedChange) *services.Count { return &v.NewPosts })
 		case "newestId":
 			return leaf(func(to []byte, v *HomeFeedChange) []byte {
 				if p := v.NewestID; p != nil {
@@ -1176,19 +1170,19 @@ func compileHomeFeedChange(selected ast.SelectionSet) *selection[HomeFeedChange]
 				return append(to, null...)
 			})
 		case "authors":
-			return listField(field, listNulls{true, true}, compileUser(field.SelectionSet), func(v *HomeFeedChange) []User { return v.Authors })
+			return listField(field, listNulls{true, true}, compileUser(known, field.SelectionSet), func(v *HomeFeedChange) []User { return v.Authors })
 		case "badges":
-			return objectField(field, true, compileBadges(field.SelectionSet), func(v *HomeFeedChange) *services.Badges { return &v.Badges })
+			return objectField(field, true, compileBadges(known, field.SelectionSet), func(v *HomeFeedChange) *services.Badges { return &v.Badges })
 		case "viewer":
-			return objectField(field, true, compileViewer(field.SelectionSet), func(v *HomeFeedChange) *Viewer { return &v.Viewer })
+			return objectField(field, true, compileViewer(known, field.SelectionSet), func(v *HomeFeedChange) *Viewer { return &v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileHostCategory compiles a selection of the type HostCategory; nil if the selection is left to the executor.
-func compileHostCategory(selected ast.SelectionSet) *selection[HostCategory] {
-	return compile(selected, hostCategoryImplementors, func(field *ast.Field) *compiledField[HostCategory] {
+func compileHostCategory(known Appenders, selected ast.SelectionSet) *selection[HostCategory] {
+	return compile(known, selected, hostCategoryImplementors, func(field *ast.Field) *compiledField[HostCategory] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *HostCategory) []byte { return AppendText(to, v.Name) })
@@ -1215,8 +1209,8 @@ func compileHostCategory(selected ast.SelectionSet) *selection[HostCategory] {
 }
 
 // compileIngestError compiles a selection of the type IngestError; nil if the selection is left to the executor.
-func compileIngestError(selected ast.SelectionSet) *selection[IngestError] {
-	return compile(selected, ingestErrorImplementors, func(field *ast.Field) *compiledField[IngestError] {
+func compileIngestError(known Appenders, selected ast.SelectionSet) *selection[IngestError] {
+	return compile(known, selected, ingestErrorImplementors, func(field *ast.Field) *compiledField[IngestError] {
 		switch field.Name {
 		case "code":
 			return leaf(func(to []byte, v *IngestError) []byte { return AppendText(to, string(v.Code)) })
@@ -1256,19 +1250,19 @@ func compileIngestError(selected ast.SelectionSet) *selection[IngestError] {
 }
 
 // compileIngestPayload compiles a selection of the type IngestPayload; nil if the selection is left to the executor.
-func compileIngestPayload(selected ast.SelectionSet) *selection[IngestPayload] {
-	return compile(selected, ingestPayloadImplementors, func(field *ast.Field) *compiledField[IngestPayload] {
+func compileIngestPayload(known Appenders, selected ast.SelectionSet) *selection[IngestPayload] {
+	return compile(known, selected, ingestPayloadImplementors, func(field *ast.Field) *compiledField[IngestPayload] {
 		switch field.Name {
 		case "results":
-			return listField(field, listNulls{true, true}, compileIngestResult(field.SelectionSet), func(v *IngestPayload) []IngestResult { return v.Results })
+			return listField(field, listNulls{true, true}, compileIngestResult(known, field.SelectionSet), func(v *IngestPayload) []IngestResult { return v.Results })
 		}
 		return nil
 	})
 }
 
 // compileIngestResult compiles a selection of the type IngestResult; nil if the selection is left to the executor.
-func compileIngestResult(selected ast.SelectionSet) *selection[IngestResult] {
-	return compile(selected, ingestResultImplementors, func(field *ast.Field) *compiledField[IngestResult] {
+func compileIngestResult(known Appenders, selected ast.SelectionSet) *selection[IngestResult] {
+	return compile(known, selected, ingestResultImplementors, func(field *ast.Field) *compiledField[IngestResult] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *IngestResult) []byte {
@@ -1278,7 +1272,7 @@ func compileIngestResult(selected ast.SelectionSet) *selection[IngestResult] {
 				return append(to, null...)
 			})
 		case "error":
-			return objectField(field, false, compileIngestError(field.SelectionSet), func(v *IngestResult) *IngestError { return v.Error })
+			return objectField(field, false, compileIngestError(known, field.SelectionSet), func(v *IngestResult) *IngestError { return v.Error })
 		case "changed":
 			return leaf(func(to []byte, v *IngestResult) []byte { return strconv.AppendBool(to, v.Changed) })
 		}
@@ -1287,8 +1281,8 @@ func compileIngestResult(selected ast.SelectionSet) *selection[IngestResult] {
 }
 
 // compileJobQueue compiles a selection of the type JobQueue; nil if the selection is left to the executor.
-func compileJobQueue(selected ast.SelectionSet) *selection[JobQueue] {
-	return compile(selected, jobQueueImplementors, func(field *ast.Field) *compiledField[JobQueue] {
+func compileJobQueue(known Appenders, selected ast.SelectionSet) *selection[JobQueue] {
+	return compile(known, selected, jobQueueImplementors, func(field *ast.Field) *compiledField[JobQueue] {
 		switch field.Name {
 		case "waiting":
 			return leaf(func(to []byte, v *JobQueue) []byte { return strconv.AppendInt(to, int64(v.Waiting), 10) })
@@ -1302,30 +1296,28 @@ func compileJobQueue(selected ast.SelectionSet) *selection[JobQueue] {
 }
 
 // compileLikeConnection compiles a selection of the type LikeConnection; nil if the selection is left to the executor.
-func compileLikeConnection(selected ast.SelectionSet) *selection[LikeConnection] {
-	return compile(selected, likeConnectionImplementors, func(field *ast.Field) *compiledField[LikeConnection] {
+func compileLikeConnection(known Appenders, selected ast.SelectionSet) *selection[LikeConnection] {
+	return compile(known, selected, likeConnectionImplementors, func(field *ast.Field) *compiledField[LikeConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileLikeEdge(field.SelectionSet), func(v *LikeConnection) []LikeEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileLikeEdge(known, field.SelectionSet), func(v *LikeConnection) []LikeEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileUser(field.SelectionSet), (*executionContext).fieldContext_LikeConnection_nodes, func(ctx context.Context, ec *executionContext, obj *LikeConnection) ([]User, error) {
-				return ec.Resolvers.LikeConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileUser(known, field.SelectionSet), func(v *LikeConnection) []LikeEdge { return v.Edges }, func(edge *LikeEdge) *User { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *LikeConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *LikeConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileLikeEdge compiles a selection of the type LikeEdge; nil if the selection is left to the executor.
-func compileLikeEdge(selected ast.SelectionSet) *selection[LikeEdge] {
-	return compile(selected, likeEdgeImplementors, func(field *ast.Field) *compiledField[LikeEdge] {
+func compileLikeEdge(known Appenders, selected ast.SelectionSet) *selection[LikeEdge] {
+	return compile(known, selected, likeEdgeImplementors, func(field *ast.Field) *compiledField[LikeEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *LikeEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *LikeEdge) *User { return &v.Node })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *LikeEdge) *User { return &v.Node })
 		case "likedAt":
 			return leaf(func(to []byte, v *LikeEdge) []byte { return AppendTime(to, v.LikedAt) })
 		}
@@ -1334,67 +1326,65 @@ func compileLikeEdge(selected ast.SelectionSet) *selection[LikeEdge] {
 }
 
 // compileLikePostPayload compiles a selection of the type LikePostPayload; nil if the selection is left to the executor.
-func compileLikePostPayload(selected ast.SelectionSet) *selection[LikePostPayload] {
-	return compile(selected, likePostPayloadImplementors, func(field *ast.Field) *compiledField[LikePostPayload] {
+func compileLikePostPayload(known Appenders, selected ast.SelectionSet) *selection[LikePostPayload] {
+	return compile(known, selected, likePostPayloadImplementors, func(field *ast.Field) *compiledField[LikePostPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *LikePostPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "post":
-			return objectField(field, false, compilePost(field.SelectionSet), func(v *LikePostPayload) *Post { return v.Post })
+			return objectField(field, false, compilePost(known, field.SelectionSet), func(v *LikePostPayload) *Post { return v.Post })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *LikePostPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *LikePostPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *LikePostPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *LikePostPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileLiveBoardChange compiles a selection of the type LiveBoardChange; nil if the selection is left to the executor.
-func compileLiveBoardChange(selected ast.SelectionSet) *selection[LiveBoardChange] {
-	return compile(selected, liveBoardChangeImplementors, func(field *ast.Field) *compiledField[LiveBoardChange] {
+func compileLiveBoardChange(known Appenders, selected ast.SelectionSet) *selection[LiveBoardChange] {
+	return compile(known, selected, liveBoardChangeImplementors, func(field *ast.Field) *compiledField[LiveBoardChange] {
 		switch field.Name {
 		case "sessionId":
 			return leaf(func(to []byte, v *LiveBoardChange) []byte { return AppendText(to, v.SessionID) })
 		case "newSession":
 			return leaf(func(to []byte, v *LiveBoardChange) []byte { return strconv.AppendBool(to, v.NewSession) })
 		case "wentLive":
-			return listField(field, listNulls{true, true}, compileShow(field.SelectionSet), func(v *LiveBoardChange) []Show { return v.WentLive })
+			return listField(field, listNulls{true, true}, compileShow(known, field.SelectionSet), func(v *LiveBoardChange) []Show { return v.WentLive })
 		case "ended":
-			return listField(field, listNulls{true, true}, compileShow(field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Ended })
+			return listField(field, listNulls{true, true}, compileShow(known, field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Ended })
 		case "scheduled":
-			return listField(field, listNulls{true, true}, compileShow(field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Scheduled })
+			return listField(field, listNulls{true, true}, compileShow(known, field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Scheduled })
 		case "rescheduled":
-			return listField(field, listNulls{true, true}, compileShow(field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Rescheduled })
+			return listField(field, listNulls{true, true}, compileShow(known, field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Rescheduled })
 		case "cancelled":
-			return listField(field, listNulls{true, true}, compileShow(field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Cancelled })
+			return listField(field, listNulls{true, true}, compileShow(known, field.SelectionSet), func(v *LiveBoardChange) []Show { return v.Cancelled })
 		case "more":
 			return leaf(func(to []byte, v *LiveBoardChange) []byte { return strconv.AppendBool(to, v.More) })
 		case "newAbove":
 			return leaf(func(to []byte, v *LiveBoardChange) []byte { return strconv.AppendInt(to, int64(v.NewAbove), 10) })
 		case "liveBoard":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *LiveBoardChange) *services.Count { return &v.LiveBoard })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *LiveBoardChange) *services.Count { return &v.LiveBoard })
 		case "badges":
-			return objectField(field, true, compileBadges(field.SelectionSet), func(v *LiveBoardChange) *services.Badges { return &v.Badges })
+			return objectField(field, true, compileBadges(known, field.SelectionSet), func(v *LiveBoardChange) *services.Badges { return &v.Badges })
 		case "viewer":
-			return objectField(field, true, compileViewer(field.SelectionSet), func(v *LiveBoardChange) *Viewer { return &v.Viewer })
+			return objectField(field, true, compileViewer(known, field.SelectionSet), func(v *LiveBoardChange) *Viewer { return &v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileLiveBoardConnection compiles a selection of the type LiveBoardConnection; nil if the selection is left to the executor.
-func compileLiveBoardConnection(selected ast.SelectionSet) *selection[LiveBoardConnection] {
-	return compile(selected, liveBoardConnectionImplementors, func(field *ast.Field) *compiledField[LiveBoardConnection] {
+func compileLiveBoardConnection(known Appenders, selected ast.SelectionSet) *selection[LiveBoardConnection] {
+	return compile(known, selected, liveBoardConnectionImplementors, func(field *ast.Field) *compiledField[LiveBoardConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileLiveBoardEdge(field.SelectionSet), func(v *LiveBoardConnection) []LiveBoardEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileLiveBoardEdge(known, field.SelectionSet), func(v *LiveBoardConnection) []LiveBoardEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileShow(field.SelectionSet), (*executionContext).fieldContext_LiveBoardConnection_nodes, func(ctx context.Context, ec *executionContext, obj *LiveBoardConnection) ([]Show, error) {
-				return ec.Resolvers.LiveBoardConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileShow(known, field.SelectionSet), func(v *LiveBoardConnection) []LiveBoardEdge { return v.Edges }, func(edge *LiveBoardEdge) *Show { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *LiveBoardConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *LiveBoardConnection) *PageInfo { return &v.PageInfo })
 		case "sessionId":
 			return leaf(func(to []byte, v *LiveBoardConnection) []byte { return AppendText(to, v.SessionID) })
 		case "lastId":
@@ -1421,8 +1411,8 @@ func compileLiveBoardConnection(selected ast.SelectionSet) *selection[LiveBoardC
 }
 
 // compileLiveBoardEdge compiles a selection of the type LiveBoardEdge; nil if the selection is left to the executor.
-func compileLiveBoardEdge(selected ast.SelectionSet) *selection[LiveBoardEdge] {
-	return compile(selected, liveBoardEdgeImplementors, func(field *ast.Field) *compiledField[LiveBoardEdge] {
+func compileLiveBoardEdge(known Appenders, selected ast.SelectionSet) *selection[LiveBoardEdge] {
+	return compile(known, selected, liveBoardEdgeImplementors, func(field *ast.Field) *compiledField[LiveBoardEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *LiveBoardEdge) []byte { return AppendText(to, v.Cursor) })
@@ -1435,18 +1425,18 @@ func compileLiveBoardEdge(selected ast.SelectionSet) *selection[LiveBoardEdge] {
 		case "endedAt":
 			return leaf(func(to []byte, v *LiveBoardEdge) []byte { return AppendTime(to, v.EndedAt) })
 		case "node":
-			return objectField(field, true, compileShow(field.SelectionSet), func(v *LiveBoardEdge) *Show { return &v.Node })
+			return objectField(field, true, compileShow(known, field.SelectionSet), func(v *LiveBoardEdge) *Show { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileMarkAllReadPayload compiles a selection of the type MarkAllReadPayload; nil if the selection is left to the executor.
-func compileMarkAllReadPayload(selected ast.SelectionSet) *selection[MarkAllReadPayload] {
-	return compile(selected, markAllReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkAllReadPayload] {
+func compileMarkAllReadPayload(known Appenders, selected ast.SelectionSet) *selection[MarkAllReadPayload] {
+	return compile(known, selected, markAllReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkAllReadPayload] {
 		switch field.Name {
 		case "notifications":
-			return listField(field, listNulls{false, true}, compileNotification(field.SelectionSet), func(v *MarkAllReadPayload) []Notification { return v.Notifications })
+			return listField(field, listNulls{false, true}, compileNotification(known, field.SelectionSet), func(v *MarkAllReadPayload) []Notification { return v.Notifications })
 		case "undoUntil":
 			return leaf(func(to []byte, v *MarkAllReadPayload) []byte {
 				if p := v.UndoUntil; p != nil {
@@ -1455,142 +1445,140 @@ func compileMarkAllReadPayload(selected ast.SelectionSet) *selection[MarkAllRead
 				return append(to, null...)
 			})
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkAllReadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkAllReadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkAllReadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkAllReadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkAnnouncementsReadPayload compiles a selection of the type MarkAnnouncementsReadPayload; nil if the selection is left to the executor.
-func compileMarkAnnouncementsReadPayload(selected ast.SelectionSet) *selection[MarkAnnouncementsReadPayload] {
-	return compile(selected, markAnnouncementsReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkAnnouncementsReadPayload] {
+func compileMarkAnnouncementsReadPayload(known Appenders, selected ast.SelectionSet) *selection[MarkAnnouncementsReadPayload] {
+	return compile(known, selected, markAnnouncementsReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkAnnouncementsReadPayload] {
 		switch field.Name {
 		case "announcements":
-			return listField(field, listNulls{false, true}, compileAnnouncement(field.SelectionSet), func(v *MarkAnnouncementsReadPayload) []Announcement { return v.Announcements })
+			return listField(field, listNulls{false, true}, compileAnnouncement(known, field.SelectionSet), func(v *MarkAnnouncementsReadPayload) []Announcement { return v.Announcements })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkAnnouncementsReadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkAnnouncementsReadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkAnnouncementsReadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkAnnouncementsReadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkHomeFeedSeenPayload compiles a selection of the type MarkHomeFeedSeenPayload; nil if the selection is left to the executor.
-func compileMarkHomeFeedSeenPayload(selected ast.SelectionSet) *selection[MarkHomeFeedSeenPayload] {
-	return compile(selected, markHomeFeedSeenPayloadImplementors, func(field *ast.Field) *compiledField[MarkHomeFeedSeenPayload] {
+func compileMarkHomeFeedSeenPayload(known Appenders, selected ast.SelectionSet) *selection[MarkHomeFeedSeenPayload] {
+	return compile(known, selected, markHomeFeedSeenPayloadImplementors, func(field *ast.Field) *compiledField[MarkHomeFeedSeenPayload] {
 		switch field.Name {
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkHomeFeedSeenPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkHomeFeedSeenPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkHomeFeedSeenPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkHomeFeedSeenPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkLiveBoardSeenPayload compiles a selection of the type MarkLiveBoardSeenPayload; nil if the selection is left to the executor.
-func compileMarkLiveBoardSeenPayload(selected ast.SelectionSet) *selection[MarkLiveBoardSeenPayload] {
-	return compile(selected, markLiveBoardSeenPayloadImplementors, func(field *ast.Field) *compiledField[MarkLiveBoardSeenPayload] {
+func compileMarkLiveBoardSeenPayload(known Appenders, selected ast.SelectionSet) *selection[MarkLiveBoardSeenPayload] {
+	return compile(known, selected, markLiveBoardSeenPayloadImplementors, func(field *ast.Field) *compiledField[MarkLiveBoardSeenPayload] {
 		switch field.Name {
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkLiveBoardSeenPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkLiveBoardSeenPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkLiveBoardSeenPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkLiveBoardSeenPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkNotificationUnreadPayload compiles a selection of the type MarkNotificationUnreadPayload; nil if the selection is left to the executor.
-func compileMarkNotificationUnreadPayload(selected ast.SelectionSet) *selection[MarkNotificationUnreadPayload] {
-	return compile(selected, markNotificationUnreadPayloadImplementors, func(field *ast.Field) *compiledField[MarkNotificationUnreadPayload] {
+func compileMarkNotificationUnreadPayload(known Appenders, selected ast.SelectionSet) *selection[MarkNotificationUnreadPayload] {
+	return compile(known, selected, markNotificationUnreadPayloadImplementors, func(field *ast.Field) *compiledField[MarkNotificationUnreadPayload] {
 		switch field.Name {
 		case "notification":
-			return objectField(field, false, compileNotification(field.SelectionSet), func(v *MarkNotificationUnreadPayload) *Notification { return v.Notification })
+			return objectField(field, false, compileNotification(known, field.SelectionSet), func(v *MarkNotificationUnreadPayload) *Notification { return v.Notification })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkNotificationUnreadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkNotificationUnreadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkNotificationUnreadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkNotificationUnreadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkNotificationsReadPayload compiles a selection of the type MarkNotificationsReadPayload; nil if the selection is left to the executor.
-func compileMarkNotificationsReadPayload(selected ast.SelectionSet) *selection[MarkNotificationsReadPayload] {
-	return compile(selected, markNotificationsReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkNotificationsReadPayload] {
+func compileMarkNotificationsReadPayload(known Appenders, selected ast.SelectionSet) *selection[MarkNotificationsReadPayload] {
+	return compile(known, selected, markNotificationsReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkNotificationsReadPayload] {
 		switch field.Name {
 		case "notifications":
-			return listField(field, listNulls{false, true}, compileNotification(field.SelectionSet), func(v *MarkNotificationsReadPayload) []Notification { return v.Notifications })
+			return listField(field, listNulls{false, true}, compileNotification(known, field.SelectionSet), func(v *MarkNotificationsReadPayload) []Notification { return v.Notifications })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkNotificationsReadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkNotificationsReadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkNotificationsReadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkNotificationsReadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkNotificationsSeenPayload compiles a selection of the type MarkNotificationsSeenPayload; nil if the selection is left to the executor.
-func compileMarkNotificationsSeenPayload(selected ast.SelectionSet) *selection[MarkNotificationsSeenPayload] {
-	return compile(selected, markNotificationsSeenPayloadImplementors, func(field *ast.Field) *compiledField[MarkNotificationsSeenPayload] {
+func compileMarkNotificationsSeenPayload(known Appenders, selected ast.SelectionSet) *selection[MarkNotificationsSeenPayload] {
+	return compile(known, selected, markNotificationsSeenPayloadImplementors, func(field *ast.Field) *compiledField[MarkNotificationsSeenPayload] {
 		switch field.Name {
 		case "notifications":
-			return listField(field, listNulls{false, true}, compileNotification(field.SelectionSet), func(v *MarkNotificationsSeenPayload) []Notification { return v.Notifications })
+			return listField(field, listNulls{false, true}, compileNotification(known, field.SelectionSet), func(v *MarkNotificationsSeenPayload) []Notification { return v.Notifications })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkNotificationsSeenPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkNotificationsSeenPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkNotificationsSeenPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkNotificationsSeenPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkSiteMessagesReadPayload compiles a selection of the type MarkSiteMessagesReadPayload; nil if the selection is left to the executor.
-func compileMarkSiteMessagesReadPayload(selected ast.SelectionSet) *selection[MarkSiteMessagesReadPayload] {
-	return compile(selected, markSiteMessagesReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkSiteMessagesReadPayload] {
+func compileMarkSiteMessagesReadPayload(known Appenders, selected ast.SelectionSet) *selection[MarkSiteMessagesReadPayload] {
+	return compile(known, selected, markSiteMessagesReadPayloadImplementors, func(field *ast.Field) *compiledField[MarkSiteMessagesReadPayload] {
 		switch field.Name {
 		case "siteMessages":
-			return listField(field, listNulls{false, true}, compileSiteMessage(field.SelectionSet), func(v *MarkSiteMessagesReadPayload) []SiteMessage { return v.SiteMessages })
+			return listField(field, listNulls{false, true}, compileSiteMessage(known, field.SelectionSet), func(v *MarkSiteMessagesReadPayload) []SiteMessage { return v.SiteMessages })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkSiteMessagesReadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkSiteMessagesReadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkSiteMessagesReadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkSiteMessagesReadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMarkSiteMessagesUnreadPayload compiles a selection of the type MarkSiteMessagesUnreadPayload; nil if the selection is left to the executor.
-func compileMarkSiteMessagesUnreadPayload(selected ast.SelectionSet) *selection[MarkSiteMessagesUnreadPayload] {
-	return compile(selected, markSiteMessagesUnreadPayloadImplementors, func(field *ast.Field) *compiledField[MarkSiteMessagesUnreadPayload] {
+func compileMarkSiteMessagesUnreadPayload(known Appenders, selected ast.SelectionSet) *selection[MarkSiteMessagesUnreadPayload] {
+	return compile(known, selected, markSiteMessagesUnreadPayloadImplementors, func(field *ast.Field) *compiledField[MarkSiteMessagesUnreadPayload] {
 		switch field.Name {
 		case "siteMessages":
-			return listField(field, listNulls{false, true}, compileSiteMessage(field.SelectionSet), func(v *MarkSiteMessagesUnreadPayload) []SiteMessage { return v.SiteMessages })
+			return listField(field, listNulls{false, true}, compileSiteMessage(known, field.SelectionSet), func(v *MarkSiteMessagesUnreadPayload) []SiteMessage { return v.SiteMessages })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MarkSiteMessagesUnreadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MarkSiteMessagesUnreadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MarkSiteMessagesUnreadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MarkSiteMessagesUnreadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileMemberConnection compiles a selection of the type MemberConnection; nil if the selection is left to the executor.
-func compileMemberConnection(selected ast.SelectionSet) *selection[MemberConnection] {
-	return compile(selected, memberConnectionImplementors, func(field *ast.Field) *compiledField[MemberConnection] {
+func compileMemberConnection(known Appenders, selected ast.SelectionSet) *selection[MemberConnection] {
+	return compile(known, selected, memberConnectionImplementors, func(field *ast.Field) *compiledField[MemberConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileMemberEdge(field.SelectionSet), func(v *MemberConnection) []MemberEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileMemberEdge(known, field.SelectionSet), func(v *MemberConnection) []MemberEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileUser(field.SelectionSet), (*executionContext).fieldContext_MemberConnection_nodes, func(ctx context.Context, ec *executionContext, obj *MemberConnection) ([]User, error) {
-				return ec.Resolvers.MemberConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileUser(known, field.SelectionSet), func(v *MemberConnection) []MemberEdge { return v.Edges }, func(edge *MemberEdge) *User { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *MemberConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *MemberConnection) *PageInfo { return &v.PageInfo })
 		case "totalCount":
 			return leaf(func(to []byte, v *MemberConnection) []byte { return strconv.AppendInt(to, int64(v.TotalCount), 10) })
 		}
@@ -1599,28 +1587,28 @@ func compileMemberConnection(selected ast.SelectionSet) *selection[MemberConnect
 }
 
 // compileMemberEdge compiles a selection of the type MemberEdge; nil if the selection is left to the executor.
-func compileMemberEdge(selected ast.SelectionSet) *selection[MemberEdge] {
-	return compile(selected, memberEdgeImplementors, func(field *ast.Field) *compiledField[MemberEdge] {
+func compileMemberEdge(known Appenders, selected ast.SelectionSet) *selection[MemberEdge] {
+	return compile(known, selected, memberEdgeImplementors, func(field *ast.Field) *compiledField[MemberEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *MemberEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *MemberEdge) *User { return &v.Node })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *MemberEdge) *User { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileMessage compiles a selection of the type Message; nil if the selection is left to the executor.
-func compileMessage(selected ast.SelectionSet) *selection[Message] {
-	return compile(selected, messageImplementors, func(field *ast.Field) *compiledField[Message] {
+func compileMessage(known Appenders, selected ast.SelectionSet) *selection[Message] {
+	return compile(known, selected, messageImplementors, func(field *ast.Field) *compiledField[Message] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Message) []byte { return AppendText(to, v.ID) })
 		case "conversationId":
 			return leaf(func(to []byte, v *Message) []byte { return AppendText(to, v.ConversationID) })
 		case "author":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *Message) *User { return &v.Author })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *Message) *User { return &v.Author })
 		case "body":
 			return leaf(func(to []byte, v *Message) []byte {
 				if p := v.Body; p != nil {
@@ -1631,7 +1619,7 @@ func compileMessage(selected ast.SelectionSet) *selection[Message] {
 		case "sentAt":
 			return leaf(func(to []byte, v *Message) []byte { return AppendTime(to, v.SentAt) })
 		case "mentions":
-			return listField(field, listNulls{true, true}, compileUser(field.SelectionSet), func(v *Message) []User { return v.Mentions })
+			return listField(field, listNulls{true, true}, compileUser(known, field.SelectionSet), func(v *Message) []User { return v.Mentions })
 		case "recalled":
 			return leaf(func(to []byte, v *Message) []byte { return strconv.AppendBool(to, v.Recalled) })
 		case "ref":
@@ -1646,425 +1634,423 @@ func compileMessage(selected ast.SelectionSet) *selection[Message] {
 }
 
 // compileMessageConnection compiles a selection of the type MessageConnection; nil if the selection is left to the executor.
-func compileMessageConnection(selected ast.SelectionSet) *selection[MessageConnection] {
-	return compile(selected, messageConnectionImplementors, func(field *ast.Field) *compiledField[MessageConnection] {
+func compileMessageConnection(known Appenders, selected ast.SelectionSet) *selection[MessageConnection] {
+	return compile(known, selected, messageConnectionImplementors, func(field *ast.Field) *compiledField[MessageConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileMessageEdge(field.SelectionSet), func(v *MessageConnection) []MessageEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileMessageEdge(known, field.SelectionSet), func(v *MessageConnection) []MessageEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileMessage(field.SelectionSet), (*executionContext).fieldContext_MessageConnection_nodes, func(ctx context.Context, ec *executionContext, obj *MessageConnection) ([]Message, error) {
-				return ec.Resolvers.MessageConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileMessage(known, field.SelectionSet), func(v *MessageConnection) []MessageEdge { return v.Edges }, func(edge *MessageEdge) *Message { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *MessageConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *MessageConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileMessageEdge compiles a selection of the type MessageEdge; nil if the selection is left to the executor.
-func compileMessageEdge(selected ast.SelectionSet) *selection[MessageEdge] {
-	return compile(selected, messageEdgeImplementors, func(field *ast.Field) *compiledField[MessageEdge] {
+func compileMessageEdge(known Appenders, selected ast.SelectionSet) *selection[MessageEdge] {
+	return compile(known, selected, messageEdgeImplementors, func(field *ast.Field) *compiledField[MessageEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *MessageEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileMessage(field.SelectionSet), func(v *MessageEdge) *Message { return &v.Node })
+			return objectField(field, true, compileMessage(known, field.SelectionSet), func(v *MessageEdge) *Message { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileMutation compiles a selection of the type Mutation; nil if the selection is left to the executor.
-func compileMutation(selected ast.SelectionSet) *selection[root] {
-	return compile(selected, mutationImplementors, func(field *ast.Field) *compiledField[root] {
+func compileMutation(known Appenders, selected ast.SelectionSet) *selection[root] {
+	return compile(known, selected, mutationImplementors, func(field *ast.Field) *compiledField[root] {
 		switch field.Name {
 		case "ingest":
-			return resolvedObject(field, false, compileIngestPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_ingest, func(ctx context.Context, ec *executionContext, _ *root) (*IngestPayload, error) {
+			return resolvedObject(field, false, compileIngestPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_ingest, func(ctx context.Context, ec *executionContext, _ *root) (*IngestPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Ingest(ctx, fc.Args["events"].([]IngestEvent))
 			})
 		case "cleanNow":
-			return resolvedObject(field, false, compileCleanNowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_cleanNow, func(ctx context.Context, ec *executionContext, _ *root) (*CleanNowPayload, error) {
+			return resolvedObject(field, false, compileCleanNowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_cleanNow, func(ctx context.Context, ec *executionContext, _ *root) (*CleanNowPayload, error) {
 				return ec.Resolvers.Mutation().CleanNow(ctx)
 			})
 		case "recountBadges":
-			return resolvedObject(field, false, compileRecountBadgesPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_recountBadges, func(ctx context.Context, ec *executionContext, _ *root) (*RecountBadgesPayload, error) {
+			return resolvedObject(field, false, compileRecountBadgesPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_recountBadges, func(ctx context.Context, ec *executionContext, _ *root) (*RecountBadgesPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RecountBadges(ctx, fc.Args["input"].(RecountBadgesInput))
 			})
 		case "setFanoutThresholds":
-			return resolvedObject(field, false, compileSetFanoutThresholdsPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setFanoutThresholds, func(ctx context.Context, ec *executionContext, _ *root) (*SetFanoutThresholdsPayload, error) {
+			return resolvedObject(field, false, compileSetFanoutThresholdsPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setFanoutThresholds, func(ctx context.Context, ec *executionContext, _ *root) (*SetFanoutThresholdsPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetFanoutThresholds(ctx, fc.Args["input"].(SetFanoutThresholdsInput))
 			})
 		case "setActivityThresholds":
-			return resolvedObject(field, false, compileSetActivityThresholdsPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setActivityThresholds, func(ctx context.Context, ec *executionContext, _ *root) (*SetActivityThresholdsPayload, error) {
+			return resolvedObject(field, false, compileSetActivityThresholdsPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setActivityThresholds, func(ctx context.Context, ec *executionContext, _ *root) (*SetActivityThresholdsPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetActivityThresholds(ctx, fc.Args["input"].(SetActivityThresholdsInput))
 			})
 		case "pinAuthorMode":
-			return resolvedObject(field, false, compilePinAuthorModePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_pinAuthorMode, func(ctx context.Context, ec *executionContext, _ *root) (*PinAuthorModePayload, error) {
+			return resolvedObject(field, false, compilePinAuthorModePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_pinAuthorMode, func(ctx context.Context, ec *executionContext, _ *root) (*PinAuthorModePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().PinAuthorMode(ctx, fc.Args["input"].(PinAuthorModeInput))
 			})
 		case "markLiveBoardSeen":
-			return resolvedObject(field, false, compileMarkLiveBoardSeenPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markLiveBoardSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkLiveBoardSeenPayload, error) {
+			return resolvedObject(field, false, compileMarkLiveBoardSeenPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markLiveBoardSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkLiveBoardSeenPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkLiveBoardSeen(ctx, fc.Args["input"].(MarkLiveBoardSeenInput))
 			})
 		case "defineCategory":
-			return resolvedObject(field, false, compileDefineCategoryPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_defineCategory, func(ctx context.Context, ec *executionContext, _ *root) (*DefineCategoryPayload, error) {
+			return resolvedObject(field, false, compileDefineCategoryPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_defineCategory, func(ctx context.Context, ec *executionContext, _ *root) (*DefineCategoryPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().DefineCategory(ctx, fc.Args["input"].(DefineCategoryInput))
 			})
 		case "removeCategory":
-			return resolvedObject(field, false, compileRemoveCategoryPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_removeCategory, func(ctx context.Context, ec *executionContext, _ *root) (*RemoveCategoryPayload, error) {
+			return resolvedObject(field, false, compileRemoveCategoryPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_removeCategory, func(ctx context.Context, ec *executionContext, _ *root) (*RemoveCategoryPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RemoveCategory(ctx, fc.Args["input"].(RemoveCategoryInput))
 			})
 		case "notify":
-			return resolvedObject(field, false, compileNotifyPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_notify, func(ctx context.Context, ec *executionContext, _ *root) (*NotifyPayload, error) {
+			return resolvedObject(field, false, compileNotifyPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_notify, func(ctx context.Context, ec *executionContext, _ *root) (*NotifyPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Notify(ctx, fc.Args["input"].(NotifyInput))
 			})
 		case "withdrawNotification":
-			return resolvedObject(field, false, compileWithdrawNotificationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_withdrawNotification, func(ctx context.Context, ec *executionContext, _ *root) (*WithdrawNotificationPayload, error) {
+			return resolvedObject(field, false, compileWithdrawNotificationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_withdrawNotification, func(ctx context.Context, ec *executionContext, _ *root) (*WithdrawNotificationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().WithdrawNotification(ctx, fc.Args["input"].(WithdrawNotificationInput))
 			})
 		case "createConversation":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_createConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_createConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().CreateConversation(ctx, fc.Args["input"].(CreateConversationInput))
 			})
 		case "joinConversation":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_joinConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_joinConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().JoinConversation(ctx, fc.Args["input"].(JoinConversationInput))
 			})
 		case "quitConversation":
-			return resolvedObject(field, false, compileQuitConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_quitConversation, func(ctx context.Context, ec *executionContext, _ *root) (*QuitConversationPayload, error) {
+			return resolvedObject(field, false, compileQuitConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_quitConversation, func(ctx context.Context, ec *executionContext, _ *root) (*QuitConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().QuitConversation(ctx, fc.Args["input"].(QuitConversationInput))
 			})
 		case "addMembers":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_addMembers, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_addMembers, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().AddMembers(ctx, fc.Args["input"].(AddMembersInput))
 			})
 		case "removeMembers":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_removeMembers, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_removeMembers, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RemoveMembers(ctx, fc.Args["input"].(RemoveMembersInput))
 			})
 		case "sendMessage":
-			return resolvedObject(field, false, compileSendMessagePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_sendMessage, func(ctx context.Context, ec *executionContext, _ *root) (*SendMessagePayload, error) {
+			return resolvedObject(field, false, compileSendMessagePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_sendMessage, func(ctx context.Context, ec *executionContext, _ *root) (*SendMessagePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SendMessage(ctx, fc.Args["input"].(SendMessageInput))
 			})
 		case "recallMessage":
-			return resolvedObject(field, false, compileRecallMessagePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_recallMessage, func(ctx context.Context, ec *executionContext, _ *root) (*RecallMessagePayload, error) {
+			return resolvedObject(field, false, compileRecallMessagePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_recallMessage, func(ctx context.Context, ec *executionContext, _ *root) (*RecallMessagePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RecallMessage(ctx, fc.Args["input"].(RecallMessageInput))
 			})
 		case "enterConversation":
-			return resolvedObject(field, false, compileEnterConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_enterConversation, func(ctx context.Context, ec *executionContext, _ *root) (*EnterConversationPayload, error) {
+			return resolvedObject(field, false, compileEnterConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_enterConversation, func(ctx context.Context, ec *executionContext, _ *root) (*EnterConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().EnterConversation(ctx, fc.Args["input"].(EnterConversationInput))
 			})
 		case "leaveConversation":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_leaveConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_leaveConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().LeaveConversation(ctx, fc.Args["input"].(LeaveConversationInput))
 			})
 		case "markConversationRead":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markConversationRead, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markConversationRead, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkConversationRead(ctx, fc.Args["input"].(MarkConversationReadInput))
 			})
 		case "markConversationUnread":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markConversationUnread, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markConversationUnread, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkConversationUnread(ctx, fc.Args["input"].(MarkConversationUnreadInput))
 			})
 		case "muteConversation":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_muteConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_muteConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MuteConversation(ctx, fc.Args["input"].(MuteConversationInput))
 			})
 		case "unmuteConversation":
-			return resolvedObject(field, false, compileConversationPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unmuteConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
+			return resolvedObject(field, false, compileConversationPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unmuteConversation, func(ctx context.Context, ec *executionContext, _ *root) (*ConversationPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().UnmuteConversation(ctx, fc.Args["input"].(UnmuteConversationInput))
 			})
 		case "registerDevice":
-			return resolvedObject(field, false, compileRegisterDevicePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_registerDevice, func(ctx context.Context, ec *executionContext, _ *root) (*RegisterDevicePayload, error) {
+			return resolvedObject(field, false, compileRegisterDevicePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_registerDevice, func(ctx context.Context, ec *executionContext, _ *root) (*RegisterDevicePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RegisterDevice(ctx, fc.Args["input"].(RegisterDeviceInput))
 			})
 		case "unregisterDevice":
-			return resolvedObject(field, false, compileUnregisterDevicePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unregisterDevice, func(ctx context.Context, ec *executionContext, _ *root) (*UnregisterDevicePayload, error) {
+			return resolvedObject(field, false, compileUnregisterDevicePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unregisterDevice, func(ctx context.Context, ec *executionContext, _ *root) (*UnregisterDevicePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().UnregisterDevice(ctx, fc.Args["input"].(UnregisterDeviceInput))
 			})
 		case "publishPost":
-			return resolvedObject(field, false, compilePublishPostPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_publishPost, func(ctx context.Context, ec *executionContext, _ *root) (*PublishPostPayload, error) {
+			return resolvedObject(field, false, compilePublishPostPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_publishPost, func(ctx context.Context, ec *executionContext, _ *root) (*PublishPostPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().PublishPost(ctx, fc.Args["input"].(PublishPostInput))
 			})
 		case "editPost":
-			return resolvedObject(field, false, compileEditPostPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_editPost, func(ctx context.Context, ec *executionContext, _ *root) (*EditPostPayload, error) {
+			return resolvedObject(field, false, compileEditPostPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_editPost, func(ctx context.Context, ec *executionContext, _ *root) (*EditPostPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().EditPost(ctx, fc.Args["input"].(EditPostInput))
 			})
 		case "deletePost":
-			return resolvedObject(field, false, compileDeletePostPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_deletePost, func(ctx context.Context, ec *executionContext, _ *root) (*DeletePostPayload, error) {
+			return resolvedObject(field, false, compileDeletePostPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_deletePost, func(ctx context.Context, ec *executionContext, _ *root) (*DeletePostPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().DeletePost(ctx, fc.Args["input"].(DeletePostInput))
 			})
 		case "markHomeFeedSeen":
-			return resolvedObject(field, false, compileMarkHomeFeedSeenPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markHomeFeedSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkHomeFeedSeenPayload, error) {
+			return resolvedObject(field, false, compileMarkHomeFeedSeenPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markHomeFeedSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkHomeFeedSeenPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkHomeFeedSeen(ctx, fc.Args["input"].(MarkHomeFeedSeenInput))
 			})
 		case "eraseUser":
-			return resolvedObject(field, false, compileEraseUserPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_eraseUser, func(ctx context.Context, ec *executionContext, _ *root) (*EraseUserPayload, error) {
+			return resolvedObject(field, false, compileEraseUserPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_eraseUser, func(ctx context.Context, ec *executionContext, _ *root) (*EraseUserPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().EraseUser(ctx, fc.Args["input"].(EraseUserInput))
 			})
 		case "scheduleShow":
-			return resolvedObject(field, false, compileScheduleShowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_scheduleShow, func(ctx context.Context, ec *executionContext, _ *root) (*ScheduleShowPayload, error) {
+			return resolvedObject(field, false, compileScheduleShowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_scheduleShow, func(ctx context.Context, ec *executionContext, _ *root) (*ScheduleShowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().ScheduleShow(ctx, fc.Args["input"].(ScheduleShowInput))
 			})
 		case "rescheduleShow":
-			return resolvedObject(field, false, compileRescheduleShowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_rescheduleShow, func(ctx context.Context, ec *executionContext, _ *root) (*RescheduleShowPayload, error) {
+			return resolvedObject(field, false, compileRescheduleShowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_rescheduleShow, func(ctx context.Context, ec *executionContext, _ *root) (*RescheduleShowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RescheduleShow(ctx, fc.Args["input"].(RescheduleShowInput))
 			})
 		case "startShow":
-			return resolvedObject(field, false, compileStartShowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_startShow, func(ctx context.Context, ec *executionContext, _ *root) (*StartShowPayload, error) {
+			return resolvedObject(field, false, compileStartShowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_startShow, func(ctx context.Context, ec *executionContext, _ *root) (*StartShowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().StartShow(ctx, fc.Args["input"].(StartShowInput))
 			})
 		case "endShow":
-			return resolvedObject(field, false, compileEndShowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_endShow, func(ctx context.Context, ec *executionContext, _ *root) (*EndShowPayload, error) {
+			return resolvedObject(field, false, compileEndShowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_endShow, func(ctx context.Context, ec *executionContext, _ *root) (*EndShowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().EndShow(ctx, fc.Args["input"].(EndShowInput))
 			})
 		case "cancelShow":
-			return resolvedObject(field, false, compileCancelShowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_cancelShow, func(ctx context.Context, ec *executionContext, _ *root) (*CancelShowPayload, error) {
+			return resolvedObject(field, false, compileCancelShowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_cancelShow, func(ctx context.Context, ec *executionContext, _ *root) (*CancelShowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().CancelShow(ctx, fc.Args["input"].(CancelShowInput))
 			})
 		case "setReplay":
-			return resolvedObject(field, false, compileSetReplayPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setReplay, func(ctx context.Context, ec *executionContext, _ *root) (*SetReplayPayload, error) {
+			return resolvedObject(field, false, compileSetReplayPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setReplay, func(ctx context.Context, ec *executionContext, _ *root) (*SetReplayPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetReplay(ctx, fc.Args["input"].(SetReplayInput))
 			})
 		case "remindMe":
-			return resolvedObject(field, false, compileRemindMePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_remindMe, func(ctx context.Context, ec *executionContext, _ *root) (*RemindMePayload, error) {
+			return resolvedObject(field, false, compileRemindMePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_remindMe, func(ctx context.Context, ec *executionContext, _ *root) (*RemindMePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RemindMe(ctx, fc.Args["input"].(RemindMeInput))
 			})
 		case "cancelReminder":
-			return resolvedObject(field, false, compileCancelReminderPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_cancelReminder, func(ctx context.Context, ec *executionContext, _ *root) (*CancelReminderPayload, error) {
+			return resolvedObject(field, false, compileCancelReminderPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_cancelReminder, func(ctx context.Context, ec *executionContext, _ *root) (*CancelReminderPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().CancelReminder(ctx, fc.Args["input"].(CancelReminderInput))
 			})
 		case "sendSiteMessage":
-			return resolvedObject(field, false, compileSendSiteMessagePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_sendSiteMessage, func(ctx context.Context, ec *executionContext, _ *root) (*SendSiteMessagePayload, error) {
+			return resolvedObject(field, false, compileSendSiteMessagePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_sendSiteMessage, func(ctx context.Context, ec *executionContext, _ *root) (*SendSiteMessagePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SendSiteMessage(ctx, fc.Args["input"].(SendSiteMessageInput))
 			})
 		case "editSiteMessage":
-			return resolvedObject(field, false, compileEditSiteMessagePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_editSiteMessage, func(ctx context.Context, ec *executionContext, _ *root) (*EditSiteMessagePayload, error) {
+			return resolvedObject(field, false, compileEditSiteMessagePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_editSiteMessage, func(ctx context.Context, ec *executionContext, _ *root) (*EditSiteMessagePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().EditSiteMessage(ctx, fc.Args["input"].(EditSiteMessageInput))
 			})
 		case "markSiteMessagesRead":
-			return resolvedObject(field, false, compileMarkSiteMessagesReadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markSiteMessagesRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkSiteMessagesReadPayload, error) {
+			return resolvedObject(field, false, compileMarkSiteMessagesReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markSiteMessagesRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkSiteMessagesReadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkSiteMessagesRead(ctx, fc.Args["input"].(MarkSiteMessagesReadInput))
 			})
 		case "markSiteMessagesUnread":
-			return resolvedObject(field, false, compileMarkSiteMessagesUnreadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markSiteMessagesUnread, func(ctx context.Context, ec *executionContext, _ *root) (*MarkSiteMessagesUnreadPayload, error) {
+			return resolvedObject(field, false, compileMarkSiteMessagesUnreadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markSiteMessagesUnread, func(ctx context.Context, ec *executionContext, _ *root) (*MarkSiteMessagesUnreadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkSiteMessagesUnread(ctx, fc.Args["input"].(MarkSiteMessagesUnreadInput))
 			})
 		case "publishAnnouncement":
-			return resolvedObject(field, false, compilePublishAnnouncementPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_publishAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*PublishAnnouncementPayload, error) {
+			return resolvedObject(field, false, compilePublishAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_publishAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*PublishAnnouncementPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().PublishAnnouncement(ctx, fc.Args["input"].(PublishAnnouncementInput))
 			})
 		case "editAnnouncement":
-			return resolvedObject(field, false, compileEditAnnouncementPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_editAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*EditAnnouncementPayload, error) {
+			return resolvedObject(field, false, compileEditAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_editAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*EditAnnouncementPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().EditAnnouncement(ctx, fc.Args["input"].(EditAnnouncementInput))
 			})
 		case "withdrawAnnouncement":
-			return resolvedObject(field, false, compileWithdrawAnnouncementPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_withdrawAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*WithdrawAnnouncementPayload, error) {
+			return resolvedObject(field, false, compileWithdrawAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_withdrawAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*WithdrawAnnouncementPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().WithdrawAnnouncement(ctx, fc.Args["input"].(WithdrawAnnouncementInput))
 			})
 		case "markAnnouncementsRead":
-			return resolvedObject(field, false, compileMarkAnnouncementsReadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markAnnouncementsRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkAnnouncementsReadPayload, error) {
+			return resolvedObject(field, false, compileMarkAnnouncementsReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markAnnouncementsRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkAnnouncementsReadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkAnnouncementsRead(ctx, fc.Args["input"].(MarkAnnouncementsReadInput))
 			})
 		case "raiseDot":
-			return resolvedObject(field, false, compileRaiseDotPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_raiseDot, func(ctx context.Context, ec *executionContext, _ *root) (*RaiseDotPayload, error) {
+			return resolvedObject(field, false, compileRaiseDotPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_raiseDot, func(ctx context.Context, ec *executionContext, _ *root) (*RaiseDotPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RaiseDot(ctx, fc.Args["input"].(RaiseDotInput))
 			})
 		case "clearDot":
-			return resolvedObject(field, false, compileClearDotPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_clearDot, func(ctx context.Context, ec *executionContext, _ *root) (*ClearDotPayload, error) {
+			return resolvedObject(field, false, compileClearDotPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_clearDot, func(ctx context.Context, ec *executionContext, _ *root) (*ClearDotPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().ClearDot(ctx, fc.Args["input"].(ClearDotInput))
 			})
 		case "setSegments":
-			return resolvedObject(field, false, compileSetSegmentsPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setSegments, func(ctx context.Context, ec *executionContext, _ *root) (*SetSegmentsPayload, error) {
+			return resolvedObject(field, false, compileSetSegmentsPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setSegments, func(ctx context.Context, ec *executionContext, _ *root) (*SetSegmentsPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetSegments(ctx, fc.Args["input"].(SetSegmentsInput))
 			})
 		case "likePost":
-			return resolvedObject(field, false, compileLikePostPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_likePost, func(ctx context.Context, ec *executionContext, _ *root) (*LikePostPayload, error) {
+			return resolvedObject(field, false, compileLikePostPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_likePost, func(ctx context.Context, ec *executionContext, _ *root) (*LikePostPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().LikePost(ctx, fc.Args["input"].(LikePostInput))
 			})
 		case "unlikePost":
-			return resolvedObject(field, false, compileUnlikePostPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unlikePost, func(ctx context.Context, ec *executionContext, _ *root) (*UnlikePostPayload, error) {
+			return resolvedObject(field, false, compileUnlikePostPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unlikePost, func(ctx context.Context, ec *executionContext, _ *root) (*UnlikePostPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().UnlikePost(ctx, fc.Args["input"].(UnlikePostInput))
 			})
 		case "markNotificationsSeen":
-			return resolvedObject(field, false, compileMarkNotificationsSeenPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markNotificationsSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkNotificationsSeenPayload, error) {
+			return resolvedObject(field, false, compileMarkNotificationsSeenPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markNotificationsSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkNotificationsSeenPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkNotificationsSeen(ctx, fc.Args["input"].(MarkNotificationsSeenInput))
 			})
 		case "markNotificationsRead":
-			return resolvedObject(field, false, compileMarkNotificationsReadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markNotificationsRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkNotificationsReadPayload, error) {
+			return resolvedObject(field, false, compileMarkNotificationsReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markNotificationsRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkNotificationsReadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkNotificationsRead(ctx, fc.Args["input"].(MarkNotificationsReadInput))
 			})
 		case "markNotificationUnread":
-			return resolvedObject(field, false, compileMarkNotificationUnreadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markNotificationUnread, func(ctx context.Context, ec *executionContext, _ *root) (*MarkNotificationUnreadPayload, error) {
+			return resolvedObject(field, false, compileMarkNotificationUnreadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markNotificationUnread, func(ctx context.Context, ec *executionContext, _ *root) (*MarkNotificationUnreadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkNotificationUnread(ctx, fc.Args["input"].(MarkNotificationUnreadInput))
 			})
 		case "markAllRead":
-			return resolvedObject(field, false, compileMarkAllReadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_markAllRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkAllReadPayload, error) {
+			return resolvedObject(field, false, compileMarkAllReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markAllRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkAllReadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkAllRead(ctx, fc.Args["input"].(MarkAllReadInput))
 			})
 		case "undoMarkAllRead":
-			return resolvedObject(field, false, compileUndoMarkAllReadPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_undoMarkAllRead, func(ctx context.Context, ec *executionContext, _ *root) (*UndoMarkAllReadPayload, error) {
+			return resolvedObject(field, false, compileUndoMarkAllReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_undoMarkAllRead, func(ctx context.Context, ec *executionContext, _ *root) (*UndoMarkAllReadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().UndoMarkAllRead(ctx, fc.Args["input"].(UndoMarkAllReadInput))
 			})
 		case "follow":
-			return resolvedObject(field, false, compileFollowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_follow, func(ctx context.Context, ec *executionContext, _ *root) (*FollowPayload, error) {
+			return resolvedObject(field, false, compileFollowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_follow, func(ctx context.Context, ec *executionContext, _ *root) (*FollowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Follow(ctx, fc.Args["input"].(FollowInput))
 			})
 		case "unfollow":
-			return resolvedObject(field, false, compileUnfollowPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unfollow, func(ctx context.Context, ec *executionContext, _ *root) (*UnfollowPayload, error) {
+			return resolvedObject(field, false, compileUnfollowPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unfollow, func(ctx context.Context, ec *executionContext, _ *root) (*UnfollowPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Unfollow(ctx, fc.Args["input"].(UnfollowInput))
 			})
 		case "mute":
-			return resolvedObject(field, false, compileMutePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_mute, func(ctx context.Context, ec *executionContext, _ *root) (*MutePayload, error) {
+			return resolvedObject(field, false, compileMutePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_mute, func(ctx context.Context, ec *executionContext, _ *root) (*MutePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Mute(ctx, fc.Args["input"].(MuteInput))
 			})
 		case "unmute":
-			return resolvedObject(field, false, compileUnmutePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unmute, func(ctx context.Context, ec *executionContext, _ *root) (*UnmutePayload, error) {
+			return resolvedObject(field, false, compileUnmutePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unmute, func(ctx context.Context, ec *executionContext, _ *root) (*UnmutePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Unmute(ctx, fc.Args["input"].(UnmuteInput))
 			})
 		case "block":
-			return resolvedObject(field, false, compileBlockPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_block, func(ctx context.Context, ec *executionContext, _ *root) (*BlockPayload, error) {
+			return resolvedObject(field, false, compileBlockPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_block, func(ctx context.Context, ec *executionContext, _ *root) (*BlockPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Block(ctx, fc.Args["input"].(BlockInput))
 			})
 		case "unblock":
-			return resolvedObject(field, false, compileUnblockPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unblock, func(ctx context.Context, ec *executionContext, _ *root) (*UnblockPayload, error) {
+			return resolvedObject(field, false, compileUnblockPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unblock, func(ctx context.Context, ec *executionContext, _ *root) (*UnblockPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().Unblock(ctx, fc.Args["input"].(UnblockInput))
 			})
 		case "hideFrom":
-			return resolvedObject(field, false, compileHideFromPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_hideFrom, func(ctx context.Context, ec *executionContext, _ *root) (*HideFromPayload, error) {
+			return resolvedObject(field, false, compileHideFromPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_hideFrom, func(ctx context.Context, ec *executionContext, _ *root) (*HideFromPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().HideFrom(ctx, fc.Args["input"].(HideFromInput))
 			})
 		case "unhideFrom":
-			return resolvedObject(field, false, compileUnhideFromPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_unhideFrom, func(ctx context.Context, ec *executionContext, _ *root) (*UnhideFromPayload, error) {
+			return resolvedObject(field, false, compileUnhideFromPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_unhideFrom, func(ctx context.Context, ec *executionContext, _ *root) (*UnhideFromPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().UnhideFrom(ctx, fc.Args["input"].(UnhideFromInput))
 			})
 		case "setProfile":
-			return resolvedObject(field, false, compileSetProfilePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setProfile, func(ctx context.Context, ec *executionContext, _ *root) (*SetProfilePayload, error) {
+			return resolvedObject(field, false, compileSetProfilePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setProfile, func(ctx context.Context, ec *executionContext, _ *root) (*SetProfilePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetProfile(ctx, fc.Args["input"].(SetProfileInput))
 			})
 		case "setDisplayPolicy":
-			return resolvedObject(field, false, compileSetDisplayPolicyPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setDisplayPolicy, func(ctx context.Context, ec *executionContext, _ *root) (*SetDisplayPolicyPayload, error) {
+			return resolvedObject(field, false, compileSetDisplayPolicyPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setDisplayPolicy, func(ctx context.Context, ec *executionContext, _ *root) (*SetDisplayPolicyPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetDisplayPolicy(ctx, fc.Args["input"].(SetDisplayPolicyInput))
 			})
 		case "setGroupPolicy":
-			return resolvedObject(field, false, compileSetGroupPolicyPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setGroupPolicy, func(ctx context.Context, ec *executionContext, _ *root) (*SetGroupPolicyPayload, error) {
+			return resolvedObject(field, false, compileSetGroupPolicyPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setGroupPolicy, func(ctx context.Context, ec *executionContext, _ *root) (*SetGroupPolicyPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetGroupPolicy(ctx, fc.Args["input"].(SetGroupPolicyInput))
 			})
 		case "setCategoryPreference":
-			return resolvedObject(field, false, compileSetCategoryPreferencePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setCategoryPreference, func(ctx context.Context, ec *executionContext, _ *root) (*SetCategoryPreferencePayload, error) {
+			return resolvedObject(field, false, compileSetCategoryPreferencePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setCategoryPreference, func(ctx context.Context, ec *executionContext, _ *root) (*SetCategoryPreferencePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetCategoryPreference(ctx, fc.Args["input"].(SetCategoryPreferenceInput))
 			})
 		case "setFollowMode":
-			return resolvedObject(field, false, compileSetFollowModePayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_setFollowMode, func(ctx context.Context, ec *executionContext, _ *root) (*SetFollowModePayload, error) {
+			return resolvedObject(field, false, compileSetFollowModePayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setFollowMode, func(ctx context.Context, ec *executionContext, _ *root) (*SetFollowModePayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().SetFollowMode(ctx, fc.Args["input"].(SetFollowModeInput))
 			})
 		case "touchView":
-			return resolvedObject(field, false, compileTouchViewPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_touchView, func(ctx context.Context, ec *executionContext, _ *root) (*TouchViewPayload, error) {
+			return resolvedObject(field, false, compileTouchViewPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_touchView, func(ctx context.Context, ec *executionContext, _ *root) (*TouchViewPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().TouchView(ctx, fc.Args["input"].(TouchViewInput))
 			})
 		case "addViewItem":
-			return resolvedObject(field, false, compileAddViewItemPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_addViewItem, func(ctx context.Context, ec *executionContext, _ *root) (*AddViewItemPayload, error) {
+			return resolvedObject(field, false, compileAddViewItemPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_addViewItem, func(ctx context.Context, ec *executionContext, _ *root) (*AddViewItemPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().AddViewItem(ctx, fc.Args["input"].(AddViewItemInput))
 			})
 		case "removeViewItem":
-			return resolvedObject(field, false, compileRemoveViewItemPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_removeViewItem, func(ctx context.Context, ec *executionContext, _ *root) (*RemoveViewItemPayload, error) {
+			return resolvedObject(field, false, compileRemoveViewItemPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_removeViewItem, func(ctx context.Context, ec *executionContext, _ *root) (*RemoveViewItemPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RemoveViewItem(ctx, fc.Args["input"].(RemoveViewItemInput))
 			})
 		case "addWebhook":
-			return resolvedObject(field, false, compileAddWebhookPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_addWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*AddWebhookPayload, error) {
+			return resolvedObject(field, false, compileAddWebhookPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_addWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*AddWebhookPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().AddWebhook(ctx, fc.Args["input"].(AddWebhookInput))
 			})
 		case "removeWebhook":
-			return resolvedObject(field, false, compileRemoveWebhookPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_removeWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*RemoveWebhookPayload, error) {
+			return resolvedObject(field, false, compileRemoveWebhookPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_removeWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*RemoveWebhookPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RemoveWebhook(ctx, fc.Args["input"].(RemoveWebhookInput))
 			})
 		case "rotateWebhookSecret":
-			return resolvedObject(field, false, compileRotateWebhookSecretPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_rotateWebhookSecret, func(ctx context.Context, ec *executionContext, _ *root) (*RotateWebhookSecretPayload, error) {
+			return resolvedObject(field, false, compileRotateWebhookSecretPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_rotateWebhookSecret, func(ctx context.Context, ec *executionContext, _ *root) (*RotateWebhookSecretPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().RotateWebhookSecret(ctx, fc.Args["input"].(RotateWebhookSecretInput))
 			})
 		case "testWebhook":
-			return resolvedObject(field, false, compileTestWebhookPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_testWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*TestWebhookPayload, error) {
+			return resolvedObject(field, false, compileTestWebhookPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_testWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*TestWebhookPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().TestWebhook(ctx, fc.Args["input"].(TestWebhookInput))
 			})
 		case "replayWebhook":
-			return resolvedObject(field, false, compileReplayWebhookPayload(field.SelectionSet), (*executionContext).fieldContext_Mutation_replayWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*ReplayWebhookPayload, error) {
+			return resolvedObject(field, false, compileReplayWebhookPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_replayWebhook, func(ctx context.Context, ec *executionContext, _ *root) (*ReplayWebhookPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().ReplayWebhook(ctx, fc.Args["input"].(ReplayWebhookInput))
 			})
@@ -2074,25 +2060,25 @@ func compileMutation(selected ast.SelectionSet) *selection[root] {
 }
 
 // compileMutePayload compiles a selection of the type MutePayload; nil if the selection is left to the executor.
-func compileMutePayload(selected ast.SelectionSet) *selection[MutePayload] {
-	return compile(selected, mutePayloadImplementors, func(field *ast.Field) *compiledField[MutePayload] {
+func compileMutePayload(known Appenders, selected ast.SelectionSet) *selection[MutePayload] {
+	return compile(known, selected, mutePayloadImplementors, func(field *ast.Field) *compiledField[MutePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *MutePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *MutePayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *MutePayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *MutePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *MutePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *MutePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *MutePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileNotification compiles a selection of the type Notification; nil if the selection is left to the executor.
-func compileNotification(selected ast.SelectionSet) *selection[Notification] {
-	return compile(selected, notificationImplementors, func(field *ast.Field) *compiledField[Notification] {
+func compileNotification(known Appenders, selected ast.SelectionSet) *selection[Notification] {
+	return compile(known, selected, notificationImplementors, func(field *ast.Field) *compiledField[Notification] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Notification) []byte { return AppendText(to, v.ID) })
@@ -2143,11 +2129,11 @@ func compileNotification(selected ast.SelectionSet) *selection[Notification] {
 				return append(to, null...)
 			})
 		case "subject":
-			return objectField(field, false, compilePost(field.SelectionSet), func(v *Notification) *Post { return v.Subject })
+			return objectField(field, false, compilePost(known, field.SelectionSet), func(v *Notification) *Post { return v.Subject })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *Notification) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *Notification) *Show { return v.Show })
 		case "actors":
-			return listField(field, listNulls{true, true}, compileUser(field.SelectionSet), func(v *Notification) []User { return v.Actors })
+			return listField(field, listNulls{true, true}, compileUser(known, field.SelectionSet), func(v *Notification) []User { return v.Actors })
 		case "actorCount":
 			return leaf(func(to []byte, v *Notification) []byte { return strconv.AppendInt(to, int64(v.ActorCount), 10) })
 		case "causes":
@@ -2166,44 +2152,42 @@ func compileNotification(selected ast.SelectionSet) *selection[Notification] {
 }
 
 // compileNotificationBadges compiles a selection of the type NotificationBadges; nil if the selection is left to the executor.
-func compileNotificationBadges(selected ast.SelectionSet) *selection[services.NotificationCounts] {
-	return compile(selected, notificationBadgesImplementors, func(field *ast.Field) *compiledField[services.NotificationCounts] {
+func compileNotificationBadges(known Appenders, selected ast.SelectionSet) *selection[services.NotificationCounts] {
+	return compile(known, selected, notificationBadgesImplementors, func(field *ast.Field) *compiledField[services.NotificationCounts] {
 		switch field.Name {
 		case "newest":
 			return called(field, false, (*executionContext)._NotificationBadges_newest)
 		case "total":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Total })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Total })
 		case "categories":
-			return listField(field, listNulls{true, true}, compileCategoryCount(field.SelectionSet), func(v *services.NotificationCounts) []services.CategoryCount { return v.Categories() })
+			return listField(field, listNulls{true, true}, compileCategoryCount(known, field.SelectionSet), func(v *services.NotificationCounts) []services.CategoryCount { return v.Categories() })
 		case "like":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Like })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Like })
 		case "comment":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Comment })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Comment })
 		case "mention":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Mention })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Mention })
 		case "follow":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Follow })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Follow })
 		case "reminder":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Reminder })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.NotificationCounts) *services.Count { return &v.Reminder })
 		case "older":
-			return objectField(field, true, compileOlderNotifications(field.SelectionSet), func(v *services.NotificationCounts) *services.OlderCounts { return &v.Older })
+			return objectField(field, true, compileOlderNotifications(known, field.SelectionSet), func(v *services.NotificationCounts) *services.OlderCounts { return &v.Older })
 		}
 		return nil
 	})
 }
 
 // compileNotificationConnection compiles a selection of the type NotificationConnection; nil if the selection is left to the executor.
-func compileNotificationConnection(selected ast.SelectionSet) *selection[NotificationConnection] {
-	return compile(selected, notificationConnectionImplementors, func(field *ast.Field) *compiledField[NotificationConnection] {
+func compileNotificationConnection(known Appenders, selected ast.SelectionSet) *selection[NotificationConnection] {
+	return compile(known, selected, notificationConnectionImplementors, func(field *ast.Field) *compiledField[NotificationConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileNotificationEdge(field.SelectionSet), func(v *NotificationConnection) []NotificationEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileNotificationEdge(known, field.SelectionSet), func(v *NotificationConnection) []NotificationEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileNotification(field.SelectionSet), (*executionContext).fieldContext_NotificationConnection_nodes, func(ctx context.Context, ec *executionContext, obj *NotificationConnection) ([]Notification, error) {
-				return ec.Resolvers.NotificationConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileNotification(known, field.SelectionSet), func(v *NotificationConnection) []NotificationEdge { return v.Edges }, func(edge *NotificationEdge) *Notification { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *NotificationConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *NotificationConnection) *PageInfo { return &v.PageInfo })
 		case "readToken":
 			return leaf(func(to []byte, v *NotificationConnection) []byte { return AppendText(to, v.ReadToken) })
 		}
@@ -2212,38 +2196,38 @@ func compileNotificationConnection(selected ast.SelectionSet) *selection[Notific
 }
 
 // compileNotificationEdge compiles a selection of the type NotificationEdge; nil if the selection is left to the executor.
-func compileNotificationEdge(selected ast.SelectionSet) *selection[NotificationEdge] {
-	return compile(selected, notificationEdgeImplementors, func(field *ast.Field) *compiledField[NotificationEdge] {
+func compileNotificationEdge(known Appenders, selected ast.SelectionSet) *selection[NotificationEdge] {
+	return compile(known, selected, notificationEdgeImplementors, func(field *ast.Field) *compiledField[NotificationEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *NotificationEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileNotification(field.SelectionSet), func(v *NotificationEdge) *Notification { return &v.Node })
+			return objectField(field, true, compileNotification(known, field.SelectionSet), func(v *NotificationEdge) *Notification { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileNotificationsChange compiles a selection of the type NotificationsChange; nil if the selection is left to the executor.
-func compileNotificationsChange(selected ast.SelectionSet) *selection[NotificationsChange] {
-	return compile(selected, notificationsChangeImplementors, func(field *ast.Field) *compiledField[NotificationsChange] {
+func compileNotificationsChange(known Appenders, selected ast.SelectionSet) *selection[NotificationsChange] {
+	return compile(known, selected, notificationsChangeImplementors, func(field *ast.Field) *compiledField[NotificationsChange] {
 		switch field.Name {
 		case "notifications":
-			return resolvedObject(field, true, compileNotificationConnection(field.SelectionSet), (*executionContext).fieldContext_NotificationsChange_notifications, func(ctx context.Context, ec *executionContext, obj *NotificationsChange) (*NotificationConnection, error) {
+			return resolvedObject(field, true, compileNotificationConnection(known, field.SelectionSet), (*executionContext).fieldContext_NotificationsChange_notifications, func(ctx context.Context, ec *executionContext, obj *NotificationsChange) (*NotificationConnection, error) {
 				return ec.Resolvers.NotificationsChange().Notifications(ctx, obj)
 			})
 		case "badges":
-			return objectField(field, true, compileBadges(field.SelectionSet), func(v *NotificationsChange) *services.Badges { return &v.Badges })
+			return objectField(field, true, compileBadges(known, field.SelectionSet), func(v *NotificationsChange) *services.Badges { return &v.Badges })
 		case "viewer":
-			return objectField(field, true, compileViewer(field.SelectionSet), func(v *NotificationsChange) *Viewer { return &v.Viewer })
+			return objectField(field, true, compileViewer(known, field.SelectionSet), func(v *NotificationsChange) *Viewer { return &v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileNotifyPayload compiles a selection of the type NotifyPayload; nil if the selection is left to the executor.
-func compileNotifyPayload(selected ast.SelectionSet) *selection[NotifyPayload] {
-	return compile(selected, notifyPayloadImplementors, func(field *ast.Field) *compiledField[NotifyPayload] {
+func compileNotifyPayload(known Appenders, selected ast.SelectionSet) *selection[NotifyPayload] {
+	return compile(known, selected, notifyPayloadImplementors, func(field *ast.Field) *compiledField[NotifyPayload] {
 		switch field.Name {
 		case "hostNotificationId":
 			return leaf(func(to []byte, v *NotifyPayload) []byte { return AppendText(to, v.HostNotificationID) })
@@ -2262,8 +2246,8 @@ func compileNotifyPayload(selected ast.SelectionSet) *selection[NotifyPayload] {
 }
 
 // compileOlderNotifications compiles a selection of the type OlderNotifications; nil if the selection is left to the executor.
-func compileOlderNotifications(selected ast.SelectionSet) *selection[services.OlderCounts] {
-	return compile(selected, olderNotificationsImplementors, func(field *ast.Field) *compiledField[services.OlderCounts] {
+func compileOlderNotifications(known Appenders, selected ast.SelectionSet) *selection[services.OlderCounts] {
+	return compile(known, selected, olderNotificationsImplementors, func(field *ast.Field) *compiledField[services.OlderCounts] {
 		switch field.Name {
 		case "like":
 			return leaf(func(to []byte, v *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(v.Like), 10) })
@@ -2281,8 +2265,8 @@ func compileOlderNotifications(selected ast.SelectionSet) *selection[services.Ol
 }
 
 // compilePageInfo compiles a selection of the type PageInfo; nil if the selection is left to the executor.
-func compilePageInfo(selected ast.SelectionSet) *selection[PageInfo] {
-	return compile(selected, pageInfoImplementors, func(field *ast.Field) *compiledField[PageInfo] {
+func compilePageInfo(known Appenders, selected ast.SelectionSet) *selection[PageInfo] {
+	return compile(known, selected, pageInfoImplementors, func(field *ast.Field) *compiledField[PageInfo] {
 		switch field.Name {
 		case "hasNextPage":
 			return leaf(func(to []byte, v *PageInfo) []byte { return strconv.AppendBool(to, v.HasNextPage) })
@@ -2308,26 +2292,26 @@ func compilePageInfo(selected ast.SelectionSet) *selection[PageInfo] {
 }
 
 // compilePinAuthorModePayload compiles a selection of the type PinAuthorModePayload; nil if the selection is left to the executor.
-func compilePinAuthorModePayload(selected ast.SelectionSet) *selection[PinAuthorModePayload] {
-	return compile(selected, pinAuthorModePayloadImplementors, func(field *ast.Field) *compiledField[PinAuthorModePayload] {
+func compilePinAuthorModePayload(known Appenders, selected ast.SelectionSet) *selection[PinAuthorModePayload] {
+	return compile(known, selected, pinAuthorModePayloadImplementors, func(field *ast.Field) *compiledField[PinAuthorModePayload] {
 		switch field.Name {
 		case "author":
-			return objectField(field, false, compileAuthorAudience(field.SelectionSet), func(v *PinAuthorModePayload) *AuthorAudience { return v.Author })
+			return objectField(field, false, compileAuthorAudience(known, field.SelectionSet), func(v *PinAuthorModePayload) *AuthorAudience { return v.Author })
 		}
 		return nil
 	})
 }
 
 // compilePost compiles a selection of the type Post; nil if the selection is left to the executor.
-func compilePost(selected ast.SelectionSet) *selection[Post] {
-	return compile(selected, postImplementors, func(field *ast.Field) *compiledField[Post] {
+func compilePost(known Appenders, selected ast.SelectionSet) *selection[Post] {
+	return compile(known, selected, postImplementors, func(field *ast.Field) *compiledField[Post] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Post) []byte { return AppendText(to, v.ID) })
 		case "kind":
 			return leaf(func(to []byte, v *Post) []byte { return AppendText(to, string(v.Kind)) })
 		case "author":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *Post) *User { return &v.Author })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *Post) *User { return &v.Author })
 		case "body":
 			return leaf(func(to []byte, v *Post) []byte { return AppendText(to, v.Body) })
 		case "parentId":
@@ -2361,16 +2345,16 @@ func compilePost(selected ast.SelectionSet) *selection[Post] {
 		case "commentCount":
 			return called(field, false, (*executionContext)._Post_commentCount)
 		case "parent":
-			return resolvedObject(field, false, compilePost(field.SelectionSet), (*executionContext).fieldContext_Post_parent, func(ctx context.Context, ec *executionContext, obj *Post) (*Post, error) {
+			return resolvedObject(field, false, compilePost(known, field.SelectionSet), (*executionContext).fieldContext_Post_parent, func(ctx context.Context, ec *executionContext, obj *Post) (*Post, error) {
 				return ec.Resolvers.Post().Parent(ctx, obj)
 			})
 		case "comments":
-			return resolvedObject(field, false, compileCommentConnection(field.SelectionSet), (*executionContext).fieldContext_Post_comments, func(ctx context.Context, ec *executionContext, obj *Post) (*CommentConnection, error) {
+			return resolvedObject(field, false, compileCommentConnection(known, field.SelectionSet), (*executionContext).fieldContext_Post_comments, func(ctx context.Context, ec *executionContext, obj *Post) (*CommentConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Post().Comments(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "likes":
-			return resolvedObject(field, false, compileLikeConnection(field.SelectionSet), (*executionContext).fieldContext_Post_likes, func(ctx context.Context, ec *executionContext, obj *Post) (*LikeConnection, error) {
+			return resolvedObject(field, false, compileLikeConnection(known, field.SelectionSet), (*executionContext).fieldContext_Post_likes, func(ctx context.Context, ec *executionContext, obj *Post) (*LikeConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Post().Likes(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
@@ -2380,17 +2364,15 @@ func compilePost(selected ast.SelectionSet) *selection[Post] {
 }
 
 // compilePostConnection compiles a selection of the type PostConnection; nil if the selection is left to the executor.
-func compilePostConnection(selected ast.SelectionSet) *selection[PostConnection] {
-	return compile(selected, postConnectionImplementors, func(field *ast.Field) *compiledField[PostConnection] {
+func compilePostConnection(known Appenders, selected ast.SelectionSet) *selection[PostConnection] {
+	return compile(known, selected, postConnectionImplementors, func(field *ast.Field) *compiledField[PostConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compilePostEdge(field.SelectionSet), func(v *PostConnection) []PostEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compilePostEdge(known, field.SelectionSet), func(v *PostConnection) []PostEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compilePost(field.SelectionSet), (*executionContext).fieldContext_PostConnection_nodes, func(ctx context.Context, ec *executionContext, obj *PostConnection) ([]Post, error) {
-				return ec.Resolvers.PostConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compilePost(known, field.SelectionSet), func(v *PostConnection) []PostEdge { return v.Edges }, func(edge *PostEdge) *Post { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *PostConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *PostConnection) *PageInfo { return &v.PageInfo })
 		case "lastId":
 			return leaf(func(to []byte, v *PostConnection) []byte {
 				if p := v.LastID; p != nil {
@@ -2413,28 +2395,28 @@ func compilePostConnection(selected ast.SelectionSet) *selection[PostConnection]
 }
 
 // compilePostEdge compiles a selection of the type PostEdge; nil if the selection is left to the executor.
-func compilePostEdge(selected ast.SelectionSet) *selection[PostEdge] {
-	return compile(selected, postEdgeImplementors, func(field *ast.Field) *compiledField[PostEdge] {
+func compilePostEdge(known Appenders, selected ast.SelectionSet) *selection[PostEdge] {
+	return compile(known, selected, postEdgeImplementors, func(field *ast.Field) *compiledField[PostEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *PostEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compilePost(field.SelectionSet), func(v *PostEdge) *Post { return &v.Node })
+			return objectField(field, true, compilePost(known, field.SelectionSet), func(v *PostEdge) *Post { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compilePreferences compiles a selection of the type Preferences; nil if the selection is left to the executor.
-func compilePreferences(selected ast.SelectionSet) *selection[Preferences] {
-	return compile(selected, preferencesImplementors, func(field *ast.Field) *compiledField[Preferences] {
+func compilePreferences(known Appenders, selected ast.SelectionSet) *selection[Preferences] {
+	return compile(known, selected, preferencesImplementors, func(field *ast.Field) *compiledField[Preferences] {
 		switch field.Name {
 		case "categories":
-			return resolvedList(field, listNulls{true, true}, compileCategoryPreference(field.SelectionSet), (*executionContext).fieldContext_Preferences_categories, func(ctx context.Context, ec *executionContext, obj *Preferences) ([]CategoryPreference, error) {
+			return resolvedList(field, listNulls{true, true}, compileCategoryPreference(known, field.SelectionSet), (*executionContext).fieldContext_Preferences_categories, func(ctx context.Context, ec *executionContext, obj *Preferences) ([]CategoryPreference, error) {
 				return ec.Resolvers.Preferences().Categories(ctx, obj)
 			})
 		case "follows":
-			return resolvedObject(field, false, compileUserConnection(field.SelectionSet), (*executionContext).fieldContext_Preferences_follows, func(ctx context.Context, ec *executionContext, obj *Preferences) (*UserConnection, error) {
+			return resolvedObject(field, false, compileUserConnection(known, field.SelectionSet), (*executionContext).fieldContext_Preferences_follows, func(ctx context.Context, ec *executionContext, obj *Preferences) (*UserConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Preferences().Follows(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
@@ -2444,51 +2426,51 @@ func compilePreferences(selected ast.SelectionSet) *selection[Preferences] {
 }
 
 // compilePublishAnnouncementPayload compiles a selection of the type PublishAnnouncementPayload; nil if the selection is left to the executor.
-func compilePublishAnnouncementPayload(selected ast.SelectionSet) *selection[PublishAnnouncementPayload] {
-	return compile(selected, publishAnnouncementPayloadImplementors, func(field *ast.Field) *compiledField[PublishAnnouncementPayload] {
+func compilePublishAnnouncementPayload(known Appenders, selected ast.SelectionSet) *selection[PublishAnnouncementPayload] {
+	return compile(known, selected, publishAnnouncementPayloadImplementors, func(field *ast.Field) *compiledField[PublishAnnouncementPayload] {
 		switch field.Name {
 		case "created":
 			return leaf(func(to []byte, v *PublishAnnouncementPayload) []byte { return strconv.AppendBool(to, v.Created) })
 		case "announcement":
-			return objectField(field, false, compileAnnouncement(field.SelectionSet), func(v *PublishAnnouncementPayload) *Announcement { return v.Announcement })
+			return objectField(field, false, compileAnnouncement(known, field.SelectionSet), func(v *PublishAnnouncementPayload) *Announcement { return v.Announcement })
 		}
 		return nil
 	})
 }
 
 // compilePublishPostPayload compiles a selection of the type PublishPostPayload; nil if the selection is left to the executor.
-func compilePublishPostPayload(selected ast.SelectionSet) *selection[PublishPostPayload] {
-	return compile(selected, publishPostPayloadImplementors, func(field *ast.Field) *compiledField[PublishPostPayload] {
+func compilePublishPostPayload(known Appenders, selected ast.SelectionSet) *selection[PublishPostPayload] {
+	return compile(known, selected, publishPostPayloadImplementors, func(field *ast.Field) *compiledField[PublishPostPayload] {
 		switch field.Name {
 		case "created":
 			return leaf(func(to []byte, v *PublishPostPayload) []byte { return strconv.AppendBool(to, v.Created) })
 		case "post":
-			return objectField(field, false, compilePost(field.SelectionSet), func(v *PublishPostPayload) *Post { return v.Post })
+			return objectField(field, false, compilePost(known, field.SelectionSet), func(v *PublishPostPayload) *Post { return v.Post })
 		case "edge":
-			return objectField(field, false, compilePostEdge(field.SelectionSet), func(v *PublishPostPayload) *PostEdge { return v.Edge })
+			return objectField(field, false, compilePostEdge(known, field.SelectionSet), func(v *PublishPostPayload) *PostEdge { return v.Edge })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *PublishPostPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *PublishPostPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *PublishPostPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *PublishPostPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileQuery compiles a selection of the type Query; nil if the selection is left to the executor.
-func compileQuery(selected ast.SelectionSet) *selection[root] {
-	return compile(selected, queryImplementors, func(field *ast.Field) *compiledField[root] {
+func compileQuery(known Appenders, selected ast.SelectionSet) *selection[root] {
+	return compile(known, selected, queryImplementors, func(field *ast.Field) *compiledField[root] {
 		switch field.Name {
 		case "node":
 			return called(field, false, ofRoot((*executionContext)._Query_node))
 		case "nodes":
 			return called(field, false, ofRoot((*executionContext)._Query_nodes))
 		case "viewer":
-			return resolvedObject(field, false, compileViewer(field.SelectionSet), (*executionContext).fieldContext_Query_viewer, func(ctx context.Context, ec *executionContext, _ *root) (*Viewer, error) {
+			return resolvedObject(field, false, compileViewer(known, field.SelectionSet), (*executionContext).fieldContext_Query_viewer, func(ctx context.Context, ec *executionContext, _ *root) (*Viewer, error) {
 				return ec.Resolvers.Query().Viewer(ctx)
 			})
 		case "admin":
-			return resolvedObject(field, false, compileAdmin(field.SelectionSet), (*executionContext).fieldContext_Query_admin, func(ctx context.Context, ec *executionContext, _ *root) (*Admin, error) {
+			return resolvedObject(field, false, compileAdmin(known, field.SelectionSet), (*executionContext).fieldContext_Query_admin, func(ctx context.Context, ec *executionContext, _ *root) (*Admin, error) {
 				return ec.Resolvers.Query().Admin(ctx)
 			})
 		case "users":
@@ -2499,8 +2481,8 @@ func compileQuery(selected ast.SelectionSet) *selection[root] {
 }
 
 // compileQuietHours compiles a selection of the type QuietHours; nil if the selection is left to the executor.
-func compileQuietHours(selected ast.SelectionSet) *selection[QuietHours] {
-	return compile(selected, quietHoursImplementors, func(field *ast.Field) *compiledField[QuietHours] {
+func compileQuietHours(known Appenders, selected ast.SelectionSet) *selection[QuietHours] {
+	return compile(known, selected, quietHoursImplementors, func(field *ast.Field) *compiledField[QuietHours] {
 		switch field.Name {
 		case "from":
 			return leaf(func(to []byte, v *QuietHours) []byte { return AppendText(to, v.From) })
@@ -2514,25 +2496,25 @@ func compileQuietHours(selected ast.SelectionSet) *selection[QuietHours] {
 }
 
 // compileQuitConversationPayload compiles a selection of the type QuitConversationPayload; nil if the selection is left to the executor.
-func compileQuitConversationPayload(selected ast.SelectionSet) *selection[QuitConversationPayload] {
-	return compile(selected, quitConversationPayloadImplementors, func(field *ast.Field) *compiledField[QuitConversationPayload] {
+func compileQuitConversationPayload(known Appenders, selected ast.SelectionSet) *selection[QuitConversationPayload] {
+	return compile(known, selected, quitConversationPayloadImplementors, func(field *ast.Field) *compiledField[QuitConversationPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *QuitConversationPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "conversationId":
 			return leaf(func(to []byte, v *QuitConversationPayload) []byte { return AppendText(to, v.ConversationID) })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *QuitConversationPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *QuitConversationPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *QuitConversationPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *QuitConversationPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileRaiseDotPayload compiles a selection of the type RaiseDotPayload; nil if the selection is left to the executor.
-func compileRaiseDotPayload(selected ast.SelectionSet) *selection[RaiseDotPayload] {
-	return compile(selected, raiseDotPayloadImplementors, func(field *ast.Field) *compiledField[RaiseDotPayload] {
+func compileRaiseDotPayload(known Appenders, selected ast.SelectionSet) *selection[RaiseDotPayload] {
+	return compile(known, selected, raiseDotPayloadImplementors, func(field *ast.Field) *compiledField[RaiseDotPayload] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *RaiseDotPayload) []byte { return AppendText(to, v.Name) })
@@ -2542,28 +2524,28 @@ func compileRaiseDotPayload(selected ast.SelectionSet) *selection[RaiseDotPayloa
 }
 
 // compileRecallMessagePayload compiles a selection of the type RecallMessagePayload; nil if the selection is left to the executor.
-func compileRecallMessagePayload(selected ast.SelectionSet) *selection[RecallMessagePayload] {
-	return compile(selected, recallMessagePayloadImplementors, func(field *ast.Field) *compiledField[RecallMessagePayload] {
+func compileRecallMessagePayload(known Appenders, selected ast.SelectionSet) *selection[RecallMessagePayload] {
+	return compile(known, selected, recallMessagePayloadImplementors, func(field *ast.Field) *compiledField[RecallMessagePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *RecallMessagePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "message":
-			return objectField(field, false, compileMessage(field.SelectionSet), func(v *RecallMessagePayload) *Message { return v.Message })
+			return objectField(field, false, compileMessage(known, field.SelectionSet), func(v *RecallMessagePayload) *Message { return v.Message })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *RecallMessagePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *RecallMessagePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *RecallMessagePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *RecallMessagePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileRecountBadgesPayload compiles a selection of the type RecountBadgesPayload; nil if the selection is left to the executor.
-func compileRecountBadgesPayload(selected ast.SelectionSet) *selection[RecountBadgesPayload] {
-	return compile(selected, recountBadgesPayloadImplementors, func(field *ast.Field) *compiledField[RecountBadgesPayload] {
+func compileRecountBadgesPayload(known Appenders, selected ast.SelectionSet) *selection[RecountBadgesPayload] {
+	return compile(known, selected, recountBadgesPayloadImplementors, func(field *ast.Field) *compiledField[RecountBadgesPayload] {
 		switch field.Name {
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *RecountBadgesPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *RecountBadgesPayload) *services.Badges { return v.Badges })
 		case "differed":
 			return leaf(func(to []byte, v *RecountBadgesPayload) []byte {
 				return appendList(to, v.Differed, true, func(to []byte, item string) []byte { return AppendText(to, item) })
@@ -2574,42 +2556,42 @@ func compileRecountBadgesPayload(selected ast.SelectionSet) *selection[RecountBa
 }
 
 // compileRegisterDevicePayload compiles a selection of the type RegisterDevicePayload; nil if the selection is left to the executor.
-func compileRegisterDevicePayload(selected ast.SelectionSet) *selection[RegisterDevicePayload] {
-	return compile(selected, registerDevicePayloadImplementors, func(field *ast.Field) *compiledField[RegisterDevicePayload] {
+func compileRegisterDevicePayload(known Appenders, selected ast.SelectionSet) *selection[RegisterDevicePayload] {
+	return compile(known, selected, registerDevicePayloadImplementors, func(field *ast.Field) *compiledField[RegisterDevicePayload] {
 		switch field.Name {
 		case "device":
-			return objectField(field, false, compileDevice(field.SelectionSet), func(v *RegisterDevicePayload) *Device { return v.Device })
+			return objectField(field, false, compileDevice(known, field.SelectionSet), func(v *RegisterDevicePayload) *Device { return v.Device })
 		case "changed":
 			return leaf(func(to []byte, v *RegisterDevicePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *RegisterDevicePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *RegisterDevicePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *RegisterDevicePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *RegisterDevicePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileRemindMePayload compiles a selection of the type RemindMePayload; nil if the selection is left to the executor.
-func compileRemindMePayload(selected ast.SelectionSet) *selection[RemindMePayload] {
-	return compile(selected, remindMePayloadImplementors, func(field *ast.Field) *compiledField[RemindMePayload] {
+func compileRemindMePayload(known Appenders, selected ast.SelectionSet) *selection[RemindMePayload] {
+	return compile(known, selected, remindMePayloadImplementors, func(field *ast.Field) *compiledField[RemindMePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *RemindMePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *RemindMePayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *RemindMePayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *RemindMePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *RemindMePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *RemindMePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *RemindMePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileRemoveCategoryPayload compiles a selection of the type RemoveCategoryPayload; nil if the selection is left to the executor.
-func compileRemoveCategoryPayload(selected ast.SelectionSet) *selection[RemoveCategoryPayload] {
-	return compile(selected, removeCategoryPayloadImplementors, func(field *ast.Field) *compiledField[RemoveCategoryPayload] {
+func compileRemoveCategoryPayload(known Appenders, selected ast.SelectionSet) *selection[RemoveCategoryPayload] {
+	return compile(known, selected, removeCategoryPayloadImplementors, func(field *ast.Field) *compiledField[RemoveCategoryPayload] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *RemoveCategoryPayload) []byte { return AppendText(to, v.Name) })
@@ -2619,8 +2601,8 @@ func compileRemoveCategoryPayload(selected ast.SelectionSet) *selection[RemoveCa
 }
 
 // compileRemoveViewItemPayload compiles a selection of the type RemoveViewItemPayload; nil if the selection is left to the executor.
-func compileRemoveViewItemPayload(selected ast.SelectionSet) *selection[RemoveViewItemPayload] {
-	return compile(selected, removeViewItemPayloadImplementors, func(field *ast.Field) *compiledField[RemoveViewItemPayload] {
+func compileRemoveViewItemPayload(known Appenders, selected ast.SelectionSet) *selection[RemoveViewItemPayload] {
+	return compile(known, selected, removeViewItemPayloadImplementors, func(field *ast.Field) *compiledField[RemoveViewItemPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *RemoveViewItemPayload) []byte { return strconv.AppendBool(to, v.Changed) })
@@ -2632,8 +2614,8 @@ func compileRemoveViewItemPayload(selected ast.SelectionSet) *selection[RemoveVi
 }
 
 // compileRemoveWebhookPayload compiles a selection of the type RemoveWebhookPayload; nil if the selection is left to the executor.
-func compileRemoveWebhookPayload(selected ast.SelectionSet) *selection[RemoveWebhookPayload] {
-	return compile(selected, removeWebhookPayloadImplementors, func(field *ast.Field) *compiledField[RemoveWebhookPayload] {
+func compileRemoveWebhookPayload(known Appenders, selected ast.SelectionSet) *selection[RemoveWebhookPayload] {
+	return compile(known, selected, removeWebhookPayloadImplementors, func(field *ast.Field) *compiledField[RemoveWebhookPayload] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *RemoveWebhookPayload) []byte { return AppendText(to, v.Name) })
@@ -2643,60 +2625,58 @@ func compileRemoveWebhookPayload(selected ast.SelectionSet) *selection[RemoveWeb
 }
 
 // compileReplayWebhookPayload compiles a selection of the type ReplayWebhookPayload; nil if the selection is left to the executor.
-func compileReplayWebhookPayload(selected ast.SelectionSet) *selection[ReplayWebhookPayload] {
-	return compile(selected, replayWebhookPayloadImplementors, func(field *ast.Field) *compiledField[ReplayWebhookPayload] {
+func compileReplayWebhookPayload(known Appenders, selected ast.SelectionSet) *selection[ReplayWebhookPayload] {
+	return compile(known, selected, replayWebhookPayloadImplementors, func(field *ast.Field) *compiledField[ReplayWebhookPayload] {
 		switch field.Name {
 		case "replayed":
 			return leaf(func(to []byte, v *ReplayWebhookPayload) []byte { return strconv.AppendInt(to, int64(v.Replayed), 10) })
 		case "webhook":
-			return objectField(field, false, compileWebhook(field.SelectionSet), func(v *ReplayWebhookPayload) *Webhook { return v.Webhook })
+			return objectField(field, false, compileWebhook(known, field.SelectionSet), func(v *ReplayWebhookPayload) *Webhook { return v.Webhook })
 		}
 		return nil
 	})
 }
 
 // compileRescheduleShowPayload compiles a selection of the type RescheduleShowPayload; nil if the selection is left to the executor.
-func compileRescheduleShowPayload(selected ast.SelectionSet) *selection[RescheduleShowPayload] {
-	return compile(selected, rescheduleShowPayloadImplementors, func(field *ast.Field) *compiledField[RescheduleShowPayload] {
+func compileRescheduleShowPayload(known Appenders, selected ast.SelectionSet) *selection[RescheduleShowPayload] {
+	return compile(known, selected, rescheduleShowPayloadImplementors, func(field *ast.Field) *compiledField[RescheduleShowPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *RescheduleShowPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *RescheduleShowPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *RescheduleShowPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *RescheduleShowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *RescheduleShowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *RescheduleShowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *RescheduleShowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileRestrictionConnection compiles a selection of the type RestrictionConnection; nil if the selection is left to the executor.
-func compileRestrictionConnection(selected ast.SelectionSet) *selection[RestrictionConnection] {
-	return compile(selected, restrictionConnectionImplementors, func(field *ast.Field) *compiledField[RestrictionConnection] {
+func compileRestrictionConnection(known Appenders, selected ast.SelectionSet) *selection[RestrictionConnection] {
+	return compile(known, selected, restrictionConnectionImplementors, func(field *ast.Field) *compiledField[RestrictionConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileRestrictionEdge(field.SelectionSet), func(v *RestrictionConnection) []RestrictionEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileRestrictionEdge(known, field.SelectionSet), func(v *RestrictionConnection) []RestrictionEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileUser(field.SelectionSet), (*executionContext).fieldContext_RestrictionConnection_nodes, func(ctx context.Context, ec *executionContext, obj *RestrictionConnection) ([]User, error) {
-				return ec.Resolvers.RestrictionConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileUser(known, field.SelectionSet), func(v *RestrictionConnection) []RestrictionEdge { return v.Edges }, func(edge *RestrictionEdge) *User { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *RestrictionConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *RestrictionConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileRestrictionEdge compiles a selection of the type RestrictionEdge; nil if the selection is left to the executor.
-func compileRestrictionEdge(selected ast.SelectionSet) *selection[RestrictionEdge] {
-	return compile(selected, restrictionEdgeImplementors, func(field *ast.Field) *compiledField[RestrictionEdge] {
+func compileRestrictionEdge(known Appenders, selected ast.SelectionSet) *selection[RestrictionEdge] {
+	return compile(known, selected, restrictionEdgeImplementors, func(field *ast.Field) *compiledField[RestrictionEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *RestrictionEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *RestrictionEdge) *User { return &v.Node })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *RestrictionEdge) *User { return &v.Node })
 		case "since":
 			return leaf(func(to []byte, v *RestrictionEdge) []byte { return AppendTime(to, v.Since) })
 		case "until":
@@ -2712,11 +2692,11 @@ func compileRestrictionEdge(selected ast.SelectionSet) *selection[RestrictionEdg
 }
 
 // compileRotateWebhookSecretPayload compiles a selection of the type RotateWebhookSecretPayload; nil if the selection is left to the executor.
-func compileRotateWebhookSecretPayload(selected ast.SelectionSet) *selection[RotateWebhookSecretPayload] {
-	return compile(selected, rotateWebhookSecretPayloadImplementors, func(field *ast.Field) *compiledField[RotateWebhookSecretPayload] {
+func compileRotateWebhookSecretPayload(known Appenders, selected ast.SelectionSet) *selection[RotateWebhookSecretPayload] {
+	return compile(known, selected, rotateWebhookSecretPayloadImplementors, func(field *ast.Field) *compiledField[RotateWebhookSecretPayload] {
 		switch field.Name {
 		case "webhook":
-			return objectField(field, false, compileWebhook(field.SelectionSet), func(v *RotateWebhookSecretPayload) *Webhook { return v.Webhook })
+			return objectField(field, false, compileWebhook(known, field.SelectionSet), func(v *RotateWebhookSecretPayload) *Webhook { return v.Webhook })
 		case "secret":
 			return leaf(func(to []byte, v *RotateWebhookSecretPayload) []byte { return AppendText(to, v.Secret) })
 		}
@@ -2725,128 +2705,128 @@ func compileRotateWebhookSecretPayload(selected ast.SelectionSet) *selection[Rot
 }
 
 // compileScheduleShowPayload compiles a selection of the type ScheduleShowPayload; nil if the selection is left to the executor.
-func compileScheduleShowPayload(selected ast.SelectionSet) *selection[ScheduleShowPayload] {
-	return compile(selected, scheduleShowPayloadImplementors, func(field *ast.Field) *compiledField[ScheduleShowPayload] {
+func compileScheduleShowPayload(known Appenders, selected ast.SelectionSet) *selection[ScheduleShowPayload] {
+	return compile(known, selected, scheduleShowPayloadImplementors, func(field *ast.Field) *compiledField[ScheduleShowPayload] {
 		switch field.Name {
 		case "created":
 			return leaf(func(to []byte, v *ScheduleShowPayload) []byte { return strconv.AppendBool(to, v.Created) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *ScheduleShowPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *ScheduleShowPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *ScheduleShowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *ScheduleShowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *ScheduleShowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *ScheduleShowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSendMessagePayload compiles a selection of the type SendMessagePayload; nil if the selection is left to the executor.
-func compileSendMessagePayload(selected ast.SelectionSet) *selection[SendMessagePayload] {
-	return compile(selected, sendMessagePayloadImplementors, func(field *ast.Field) *compiledField[SendMessagePayload] {
+func compileSendMessagePayload(known Appenders, selected ast.SelectionSet) *selection[SendMessagePayload] {
+	return compile(known, selected, sendMessagePayloadImplementors, func(field *ast.Field) *compiledField[SendMessagePayload] {
 		switch field.Name {
 		case "created":
 			return leaf(func(to []byte, v *SendMessagePayload) []byte { return strconv.AppendBool(to, v.Created) })
 		case "message":
-			return objectField(field, false, compileMessage(field.SelectionSet), func(v *SendMessagePayload) *Message { return v.Message })
+			return objectField(field, false, compileMessage(known, field.SelectionSet), func(v *SendMessagePayload) *Message { return v.Message })
 		case "conversation":
-			return objectField(field, false, compileConversation(field.SelectionSet), func(v *SendMessagePayload) *Conversation { return v.Conversation })
+			return objectField(field, false, compileConversation(known, field.SelectionSet), func(v *SendMessagePayload) *Conversation { return v.Conversation })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SendMessagePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SendMessagePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SendMessagePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SendMessagePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSendSiteMessagePayload compiles a selection of the type SendSiteMessagePayload; nil if the selection is left to the executor.
-func compileSendSiteMessagePayload(selected ast.SelectionSet) *selection[SendSiteMessagePayload] {
-	return compile(selected, sendSiteMessagePayloadImplementors, func(field *ast.Field) *compiledField[SendSiteMessagePayload] {
+func compileSendSiteMessagePayload(known Appenders, selected ast.SelectionSet) *selection[SendSiteMessagePayload] {
+	return compile(known, selected, sendSiteMessagePayloadImplementors, func(field *ast.Field) *compiledField[SendSiteMessagePayload] {
 		switch field.Name {
 		case "created":
 			return leaf(func(to []byte, v *SendSiteMessagePayload) []byte { return strconv.AppendBool(to, v.Created) })
 		case "message":
-			return objectField(field, false, compileSiteMessageReport(field.SelectionSet), func(v *SendSiteMessagePayload) *SiteMessageReport { return v.Message })
+			return objectField(field, false, compileSiteMessageReport(known, field.SelectionSet), func(v *SendSiteMessagePayload) *SiteMessageReport { return v.Message })
 		}
 		return nil
 	})
 }
 
 // compileSetActivityThresholdsPayload compiles a selection of the type SetActivityThresholdsPayload; nil if the selection is left to the executor.
-func compileSetActivityThresholdsPayload(selected ast.SelectionSet) *selection[SetActivityThresholdsPayload] {
-	return compile(selected, setActivityThresholdsPayloadImplementors, func(field *ast.Field) *compiledField[SetActivityThresholdsPayload] {
+func compileSetActivityThresholdsPayload(known Appenders, selected ast.SelectionSet) *selection[SetActivityThresholdsPayload] {
+	return compile(known, selected, setActivityThresholdsPayloadImplementors, func(field *ast.Field) *compiledField[SetActivityThresholdsPayload] {
 		switch field.Name {
 		case "activity":
-			return objectField(field, true, compileActivityThresholds(field.SelectionSet), func(v *SetActivityThresholdsPayload) *ActivityThresholds { return &v.Activity })
+			return objectField(field, true, compileActivityThresholds(known, field.SelectionSet), func(v *SetActivityThresholdsPayload) *ActivityThresholds { return &v.Activity })
 		}
 		return nil
 	})
 }
 
 // compileSetCategoryPreferencePayload compiles a selection of the type SetCategoryPreferencePayload; nil if the selection is left to the executor.
-func compileSetCategoryPreferencePayload(selected ast.SelectionSet) *selection[SetCategoryPreferencePayload] {
-	return compile(selected, setCategoryPreferencePayloadImplementors, func(field *ast.Field) *compiledField[SetCategoryPreferencePayload] {
+func compileSetCategoryPreferencePayload(known Appenders, selected ast.SelectionSet) *selection[SetCategoryPreferencePayload] {
+	return compile(known, selected, setCategoryPreferencePayloadImplementors, func(field *ast.Field) *compiledField[SetCategoryPreferencePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *SetCategoryPreferencePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "preference":
-			return objectField(field, false, compileCategoryPreference(field.SelectionSet), func(v *SetCategoryPreferencePayload) *CategoryPreference { return v.Preference })
+			return objectField(field, false, compileCategoryPreference(known, field.SelectionSet), func(v *SetCategoryPreferencePayload) *CategoryPreference { return v.Preference })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SetCategoryPreferencePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SetCategoryPreferencePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SetCategoryPreferencePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SetCategoryPreferencePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSetDisplayPolicyPayload compiles a selection of the type SetDisplayPolicyPayload; nil if the selection is left to the executor.
-func compileSetDisplayPolicyPayload(selected ast.SelectionSet) *selection[SetDisplayPolicyPayload] {
-	return compile(selected, setDisplayPolicyPayloadImplementors, func(field *ast.Field) *compiledField[SetDisplayPolicyPayload] {
+func compileSetDisplayPolicyPayload(known Appenders, selected ast.SelectionSet) *selection[SetDisplayPolicyPayload] {
+	return compile(known, selected, setDisplayPolicyPayloadImplementors, func(field *ast.Field) *compiledField[SetDisplayPolicyPayload] {
 		switch field.Name {
 		case "policy":
-			return objectField(field, false, compileDisplayPolicy(field.SelectionSet), func(v *SetDisplayPolicyPayload) *DisplayPolicy { return v.Policy })
+			return objectField(field, false, compileDisplayPolicy(known, field.SelectionSet), func(v *SetDisplayPolicyPayload) *DisplayPolicy { return v.Policy })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SetDisplayPolicyPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SetDisplayPolicyPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SetDisplayPolicyPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SetDisplayPolicyPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSetFanoutThresholdsPayload compiles a selection of the type SetFanoutThresholdsPayload; nil if the selection is left to the executor.
-func compileSetFanoutThresholdsPayload(selected ast.SelectionSet) *selection[SetFanoutThresholdsPayload] {
-	return compile(selected, setFanoutThresholdsPayloadImplementors, func(field *ast.Field) *compiledField[SetFanoutThresholdsPayload] {
+func compileSetFanoutThresholdsPayload(known Appenders, selected ast.SelectionSet) *selection[SetFanoutThresholdsPayload] {
+	return compile(known, selected, setFanoutThresholdsPayloadImplementors, func(field *ast.Field) *compiledField[SetFanoutThresholdsPayload] {
 		switch field.Name {
 		case "fanout":
-			return objectField(field, false, compileFanoutState(field.SelectionSet), func(v *SetFanoutThresholdsPayload) *FanoutState { return v.Fanout })
+			return objectField(field, false, compileFanoutState(known, field.SelectionSet), func(v *SetFanoutThresholdsPayload) *FanoutState { return v.Fanout })
 		}
 		return nil
 	})
 }
 
 // compileSetFollowModePayload compiles a selection of the type SetFollowModePayload; nil if the selection is left to the executor.
-func compileSetFollowModePayload(selected ast.SelectionSet) *selection[SetFollowModePayload] {
-	return compile(selected, setFollowModePayloadImplementors, func(field *ast.Field) *compiledField[SetFollowModePayload] {
+func compileSetFollowModePayload(known Appenders, selected ast.SelectionSet) *selection[SetFollowModePayload] {
+	return compile(known, selected, setFollowModePayloadImplementors, func(field *ast.Field) *compiledField[SetFollowModePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *SetFollowModePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *SetFollowModePayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *SetFollowModePayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SetFollowModePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SetFollowModePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SetFollowModePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SetFollowModePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSetGroupPolicyPayload compiles a selection of the type SetGroupPolicyPayload; nil if the selection is left to the executor.
-func compileSetGroupPolicyPayload(selected ast.SelectionSet) *selection[SetGroupPolicyPayload] {
-	return compile(selected, setGroupPolicyPayloadImplementors, func(field *ast.Field) *compiledField[SetGroupPolicyPayload] {
+func compileSetGroupPolicyPayload(known Appenders, selected ast.SelectionSet) *selection[SetGroupPolicyPayload] {
+	return compile(known, selected, setGroupPolicyPayloadImplementors, func(field *ast.Field) *compiledField[SetGroupPolicyPayload] {
 		switch field.Name {
 		case "policy":
 			return leaf(func(to []byte, v *SetGroupPolicyPayload) []byte {
@@ -2856,67 +2836,67 @@ func compileSetGroupPolicyPayload(selected ast.SelectionSet) *selection[SetGroup
 				return append(to, null...)
 			})
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SetGroupPolicyPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SetGroupPolicyPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SetGroupPolicyPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SetGroupPolicyPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSetProfilePayload compiles a selection of the type SetProfilePayload; nil if the selection is left to the executor.
-func compileSetProfilePayload(selected ast.SelectionSet) *selection[SetProfilePayload] {
-	return compile(selected, setProfilePayloadImplementors, func(field *ast.Field) *compiledField[SetProfilePayload] {
+func compileSetProfilePayload(known Appenders, selected ast.SelectionSet) *selection[SetProfilePayload] {
+	return compile(known, selected, setProfilePayloadImplementors, func(field *ast.Field) *compiledField[SetProfilePayload] {
 		switch field.Name {
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *SetProfilePayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *SetProfilePayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SetProfilePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SetProfilePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SetProfilePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SetProfilePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSetReplayPayload compiles a selection of the type SetReplayPayload; nil if the selection is left to the executor.
-func compileSetReplayPayload(selected ast.SelectionSet) *selection[SetReplayPayload] {
-	return compile(selected, setReplayPayloadImplementors, func(field *ast.Field) *compiledField[SetReplayPayload] {
+func compileSetReplayPayload(known Appenders, selected ast.SelectionSet) *selection[SetReplayPayload] {
+	return compile(known, selected, setReplayPayloadImplementors, func(field *ast.Field) *compiledField[SetReplayPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *SetReplayPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *SetReplayPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *SetReplayPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *SetReplayPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *SetReplayPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *SetReplayPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *SetReplayPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileSetSegmentsPayload compiles a selection of the type SetSegmentsPayload; nil if the selection is left to the executor.
-func compileSetSegmentsPayload(selected ast.SelectionSet) *selection[SetSegmentsPayload] {
-	return compile(selected, setSegmentsPayloadImplementors, func(field *ast.Field) *compiledField[SetSegmentsPayload] {
+func compileSetSegmentsPayload(known Appenders, selected ast.SelectionSet) *selection[SetSegmentsPayload] {
+	return compile(known, selected, setSegmentsPayloadImplementors, func(field *ast.Field) *compiledField[SetSegmentsPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *SetSegmentsPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *SetSegmentsPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *SetSegmentsPayload) *User { return v.User })
 		}
 		return nil
 	})
 }
 
 // compileShow compiles a selection of the type Show; nil if the selection is left to the executor.
-func compileShow(selected ast.SelectionSet) *selection[Show] {
-	return compile(selected, showImplementors, func(field *ast.Field) *compiledField[Show] {
+func compileShow(known Appenders, selected ast.SelectionSet) *selection[Show] {
+	return compile(known, selected, showImplementors, func(field *ast.Field) *compiledField[Show] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Show) []byte { return AppendText(to, v.ID) })
 		case "host":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *Show) *User { return &v.Host })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *Show) *User { return &v.Host })
 		case "title":
 			return leaf(func(to []byte, v *Show) []byte { return AppendText(to, v.Title) })
 		case "coverUrl":
@@ -2961,38 +2941,36 @@ func compileShow(selected ast.SelectionSet) *selection[Show] {
 }
 
 // compileShowConnection compiles a selection of the type ShowConnection; nil if the selection is left to the executor.
-func compileShowConnection(selected ast.SelectionSet) *selection[ShowConnection] {
-	return compile(selected, showConnectionImplementors, func(field *ast.Field) *compiledField[ShowConnection] {
+func compileShowConnection(known Appenders, selected ast.SelectionSet) *selection[ShowConnection] {
+	return compile(known, selected, showConnectionImplementors, func(field *ast.Field) *compiledField[ShowConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileShowEdge(field.SelectionSet), func(v *ShowConnection) []ShowEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileShowEdge(known, field.SelectionSet), func(v *ShowConnection) []ShowEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileShow(field.SelectionSet), (*executionContext).fieldContext_ShowConnection_nodes, func(ctx context.Context, ec *executionContext, obj *ShowConnection) ([]Show, error) {
-				return ec.Resolvers.ShowConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileShow(known, field.SelectionSet), func(v *ShowConnection) []ShowEdge { return v.Edges }, func(edge *ShowEdge) *Show { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *ShowConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *ShowConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileShowEdge compiles a selection of the type ShowEdge; nil if the selection is left to the executor.
-func compileShowEdge(selected ast.SelectionSet) *selection[ShowEdge] {
-	return compile(selected, showEdgeImplementors, func(field *ast.Field) *compiledField[ShowEdge] {
+func compileShowEdge(known Appenders, selected ast.SelectionSet) *selection[ShowEdge] {
+	return compile(known, selected, showEdgeImplementors, func(field *ast.Field) *compiledField[ShowEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *ShowEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileShow(field.SelectionSet), func(v *ShowEdge) *Show { return &v.Node })
+			return objectField(field, true, compileShow(known, field.SelectionSet), func(v *ShowEdge) *Show { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileSiteMessage compiles a selection of the type SiteMessage; nil if the selection is left to the executor.
-func compileSiteMessage(selected ast.SelectionSet) *selection[SiteMessage] {
-	return compile(selected, siteMessageImplementors, func(field *ast.Field) *compiledField[SiteMessage] {
+func compileSiteMessage(known Appenders, selected ast.SelectionSet) *selection[SiteMessage] {
+	return compile(known, selected, siteMessageImplementors, func(field *ast.Field) *compiledField[SiteMessage] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *SiteMessage) []byte { return AppendText(to, v.ID) })
@@ -3025,30 +3003,28 @@ func compileSiteMessage(selected ast.SelectionSet) *selection[SiteMessage] {
 }
 
 // compileSiteMessageBadges compiles a selection of the type SiteMessageBadges; nil if the selection is left to the executor.
-func compileSiteMessageBadges(selected ast.SelectionSet) *selection[services.MessageCounts] {
-	return compile(selected, siteMessageBadgesImplementors, func(field *ast.Field) *compiledField[services.MessageCounts] {
+func compileSiteMessageBadges(known Appenders, selected ast.SelectionSet) *selection[services.MessageCounts] {
+	return compile(known, selected, siteMessageBadgesImplementors, func(field *ast.Field) *compiledField[services.MessageCounts] {
 		switch field.Name {
 		case "total":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.MessageCounts) *services.Count { return &v.Total })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.MessageCounts) *services.Count { return &v.Total })
 		case "types":
-			return listField(field, listNulls{true, true}, compileSiteMessageTypeBadge(field.SelectionSet), func(v *services.MessageCounts) []services.MessageTypeCount { return v.Types })
+			return listField(field, listNulls{true, true}, compileSiteMessageTypeBadge(known, field.SelectionSet), func(v *services.MessageCounts) []services.MessageTypeCount { return v.Types })
 		}
 		return nil
 	})
 }
 
 // compileSiteMessageConnection compiles a selection of the type SiteMessageConnection; nil if the selection is left to the executor.
-func compileSiteMessageConnection(selected ast.SelectionSet) *selection[SiteMessageConnection] {
-	return compile(selected, siteMessageConnectionImplementors, func(field *ast.Field) *compiledField[SiteMessageConnection] {
+func compileSiteMessageConnection(known Appenders, selected ast.SelectionSet) *selection[SiteMessageConnection] {
+	return compile(known, selected, siteMessageConnectionImplementors, func(field *ast.Field) *compiledField[SiteMessageConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileSiteMessageEdge(field.SelectionSet), func(v *SiteMessageConnection) []SiteMessageEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileSiteMessageEdge(known, field.SelectionSet), func(v *SiteMessageConnection) []SiteMessageEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileSiteMessage(field.SelectionSet), (*executionContext).fieldContext_SiteMessageConnection_nodes, func(ctx context.Context, ec *executionContext, obj *SiteMessageConnection) ([]SiteMessage, error) {
-				return ec.Resolvers.SiteMessageConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileSiteMessage(known, field.SelectionSet), func(v *SiteMessageConnection) []SiteMessageEdge { return v.Edges }, func(edge *SiteMessageEdge) *SiteMessage { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *SiteMessageConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *SiteMessageConnection) *PageInfo { return &v.PageInfo })
 		case "readToken":
 			return leaf(func(to []byte, v *SiteMessageConnection) []byte { return AppendText(to, v.ReadToken) })
 		}
@@ -3057,21 +3033,21 @@ func compileSiteMessageConnection(selected ast.SelectionSet) *selection[SiteMess
 }
 
 // compileSiteMessageEdge compiles a selection of the type SiteMessageEdge; nil if the selection is left to the executor.
-func compileSiteMessageEdge(selected ast.SelectionSet) *selection[SiteMessageEdge] {
-	return compile(selected, siteMessageEdgeImplementors, func(field *ast.Field) *compiledField[SiteMessageEdge] {
+func compileSiteMessageEdge(known Appenders, selected ast.SelectionSet) *selection[SiteMessageEdge] {
+	return compile(known, selected, siteMessageEdgeImplementors, func(field *ast.Field) *compiledField[SiteMessageEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *SiteMessageEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileSiteMessage(field.SelectionSet), func(v *SiteMessageEdge) *SiteMessage { return &v.Node })
+			return objectField(field, true, compileSiteMessage(known, field.SelectionSet), func(v *SiteMessageEdge) *SiteMessage { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileSiteMessageReport compiles a selection of the type SiteMessageReport; nil if the selection is left to the executor.
-func compileSiteMessageReport(selected ast.SelectionSet) *selection[SiteMessageReport] {
-	return compile(selected, siteMessageReportImplementors, func(field *ast.Field) *compiledField[SiteMessageReport] {
+func compileSiteMessageReport(known Appenders, selected ast.SelectionSet) *selection[SiteMessageReport] {
+	return compile(known, selected, siteMessageReportImplementors, func(field *ast.Field) *compiledField[SiteMessageReport] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *SiteMessageReport) []byte { return AppendText(to, v.ID) })
@@ -3103,34 +3079,34 @@ func compileSiteMessageReport(selected ast.SelectionSet) *selection[SiteMessageR
 }
 
 // compileSiteMessageTypeBadge compiles a selection of the type SiteMessageTypeBadge; nil if the selection is left to the executor.
-func compileSiteMessageTypeBadge(selected ast.SelectionSet) *selection[services.MessageTypeCount] {
-	return compile(selected, siteMessageTypeBadgeImplementors, func(field *ast.Field) *compiledField[services.MessageTypeCount] {
+func compileSiteMessageTypeBadge(known Appenders, selected ast.SelectionSet) *selection[services.MessageTypeCount] {
+	return compile(known, selected, siteMessageTypeBadgeImplementors, func(field *ast.Field) *compiledField[services.MessageTypeCount] {
 		switch field.Name {
 		case "type":
 			return leaf(func(to []byte, v *services.MessageTypeCount) []byte { return AppendText(to, v.Type) })
 		case "count":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *services.MessageTypeCount) *services.Count { return &v.Count })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *services.MessageTypeCount) *services.Count { return &v.Count })
 		}
 		return nil
 	})
 }
 
 // compileSourceCount compiles a selection of the type SourceCount; nil if the selection is left to the executor.
-func compileSourceCount(selected ast.SelectionSet) *selection[SourceCount] {
-	return compile(selected, sourceCountImplementors, func(field *ast.Field) *compiledField[SourceCount] {
+func compileSourceCount(known Appenders, selected ast.SelectionSet) *selection[SourceCount] {
+	return compile(known, selected, sourceCountImplementors, func(field *ast.Field) *compiledField[SourceCount] {
 		switch field.Name {
 		case "source":
 			return leaf(func(to []byte, v *SourceCount) []byte { return AppendText(to, string(v.Source)) })
 		case "count":
-			return objectField(field, true, compileBadgeCount(field.SelectionSet), func(v *SourceCount) *services.Count { return &v.Count })
+			return objectField(field, true, compileBadgeCount(known, field.SelectionSet), func(v *SourceCount) *services.Count { return &v.Count })
 		}
 		return nil
 	})
 }
 
 // compileSourcePolicy compiles a selection of the type SourcePolicy; nil if the selection is left to the executor.
-func compileSourcePolicy(selected ast.SelectionSet) *selection[SourcePolicy] {
-	return compile(selected, sourcePolicyImplementors, func(field *ast.Field) *compiledField[SourcePolicy] {
+func compileSourcePolicy(known Appenders, selected ast.SelectionSet) *selection[SourcePolicy] {
+	return compile(known, selected, sourcePolicyImplementors, func(field *ast.Field) *compiledField[SourcePolicy] {
 		switch field.Name {
 		case "source":
 			return leaf(func(to []byte, v *SourcePolicy) []byte { return AppendText(to, string(v.Source)) })
@@ -3144,25 +3120,25 @@ func compileSourcePolicy(selected ast.SelectionSet) *selection[SourcePolicy] {
 }
 
 // compileStartShowPayload compiles a selection of the type StartShowPayload; nil if the selection is left to the executor.
-func compileStartShowPayload(selected ast.SelectionSet) *selection[StartShowPayload] {
-	return compile(selected, startShowPayloadImplementors, func(field *ast.Field) *compiledField[StartShowPayload] {
+func compileStartShowPayload(known Appenders, selected ast.SelectionSet) *selection[StartShowPayload] {
+	return compile(known, selected, startShowPayloadImplementors, func(field *ast.Field) *compiledField[StartShowPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *StartShowPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "show":
-			return objectField(field, false, compileShow(field.SelectionSet), func(v *StartShowPayload) *Show { return v.Show })
+			return objectField(field, false, compileShow(known, field.SelectionSet), func(v *StartShowPayload) *Show { return v.Show })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *StartShowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *StartShowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *StartShowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *StartShowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileTestWebhookPayload compiles a selection of the type TestWebhookPayload; nil if the selection is left to the executor.
-func compileTestWebhookPayload(selected ast.SelectionSet) *selection[TestWebhookPayload] {
-	return compile(selected, testWebhookPayloadImplementors, func(field *ast.Field) *compiledField[TestWebhookPayload] {
+func compileTestWebhookPayload(known Appenders, selected ast.SelectionSet) *selection[TestWebhookPayload] {
+	return compile(known, selected, testWebhookPayloadImplementors, func(field *ast.Field) *compiledField[TestWebhookPayload] {
 		switch field.Name {
 		case "accepted":
 			return leaf(func(to []byte, v *TestWebhookPayload) []byte { return strconv.AppendBool(to, v.Accepted) })
@@ -3188,138 +3164,138 @@ func compileTestWebhookPayload(selected ast.SelectionSet) *selection[TestWebhook
 }
 
 // compileTouchViewPayload compiles a selection of the type TouchViewPayload; nil if the selection is left to the executor.
-func compileTouchViewPayload(selected ast.SelectionSet) *selection[TouchViewPayload] {
-	return compile(selected, touchViewPayloadImplementors, func(field *ast.Field) *compiledField[TouchViewPayload] {
+func compileTouchViewPayload(known Appenders, selected ast.SelectionSet) *selection[TouchViewPayload] {
+	return compile(known, selected, touchViewPayloadImplementors, func(field *ast.Field) *compiledField[TouchViewPayload] {
 		switch field.Name {
 		case "view":
-			return objectField(field, false, compileView(field.SelectionSet), func(v *TouchViewPayload) *View { return v.View })
+			return objectField(field, false, compileView(known, field.SelectionSet), func(v *TouchViewPayload) *View { return v.View })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *TouchViewPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *TouchViewPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *TouchViewPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *TouchViewPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUnblockPayload compiles a selection of the type UnblockPayload; nil if the selection is left to the executor.
-func compileUnblockPayload(selected ast.SelectionSet) *selection[UnblockPayload] {
-	return compile(selected, unblockPayloadImplementors, func(field *ast.Field) *compiledField[UnblockPayload] {
+func compileUnblockPayload(known Appenders, selected ast.SelectionSet) *selection[UnblockPayload] {
+	return compile(known, selected, unblockPayloadImplementors, func(field *ast.Field) *compiledField[UnblockPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *UnblockPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *UnblockPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *UnblockPayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UnblockPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UnblockPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UnblockPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UnblockPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUndoMarkAllReadPayload compiles a selection of the type UndoMarkAllReadPayload; nil if the selection is left to the executor.
-func compileUndoMarkAllReadPayload(selected ast.SelectionSet) *selection[UndoMarkAllReadPayload] {
-	return compile(selected, undoMarkAllReadPayloadImplementors, func(field *ast.Field) *compiledField[UndoMarkAllReadPayload] {
+func compileUndoMarkAllReadPayload(known Appenders, selected ast.SelectionSet) *selection[UndoMarkAllReadPayload] {
+	return compile(known, selected, undoMarkAllReadPayloadImplementors, func(field *ast.Field) *compiledField[UndoMarkAllReadPayload] {
 		switch field.Name {
 		case "notifications":
-			return listField(field, listNulls{false, true}, compileNotification(field.SelectionSet), func(v *UndoMarkAllReadPayload) []Notification { return v.Notifications })
+			return listField(field, listNulls{false, true}, compileNotification(known, field.SelectionSet), func(v *UndoMarkAllReadPayload) []Notification { return v.Notifications })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UndoMarkAllReadPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UndoMarkAllReadPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UndoMarkAllReadPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UndoMarkAllReadPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUnfollowPayload compiles a selection of the type UnfollowPayload; nil if the selection is left to the executor.
-func compileUnfollowPayload(selected ast.SelectionSet) *selection[UnfollowPayload] {
-	return compile(selected, unfollowPayloadImplementors, func(field *ast.Field) *compiledField[UnfollowPayload] {
+func compileUnfollowPayload(known Appenders, selected ast.SelectionSet) *selection[UnfollowPayload] {
+	return compile(known, selected, unfollowPayloadImplementors, func(field *ast.Field) *compiledField[UnfollowPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *UnfollowPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *UnfollowPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *UnfollowPayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UnfollowPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UnfollowPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UnfollowPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UnfollowPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUnhideFromPayload compiles a selection of the type UnhideFromPayload; nil if the selection is left to the executor.
-func compileUnhideFromPayload(selected ast.SelectionSet) *selection[UnhideFromPayload] {
-	return compile(selected, unhideFromPayloadImplementors, func(field *ast.Field) *compiledField[UnhideFromPayload] {
+func compileUnhideFromPayload(known Appenders, selected ast.SelectionSet) *selection[UnhideFromPayload] {
+	return compile(known, selected, unhideFromPayloadImplementors, func(field *ast.Field) *compiledField[UnhideFromPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *UnhideFromPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *UnhideFromPayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *UnhideFromPayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UnhideFromPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UnhideFromPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UnhideFromPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UnhideFromPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUnlikePostPayload compiles a selection of the type UnlikePostPayload; nil if the selection is left to the executor.
-func compileUnlikePostPayload(selected ast.SelectionSet) *selection[UnlikePostPayload] {
-	return compile(selected, unlikePostPayloadImplementors, func(field *ast.Field) *compiledField[UnlikePostPayload] {
+func compileUnlikePostPayload(known Appenders, selected ast.SelectionSet) *selection[UnlikePostPayload] {
+	return compile(known, selected, unlikePostPayloadImplementors, func(field *ast.Field) *compiledField[UnlikePostPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *UnlikePostPayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "post":
-			return objectField(field, false, compilePost(field.SelectionSet), func(v *UnlikePostPayload) *Post { return v.Post })
+			return objectField(field, false, compilePost(known, field.SelectionSet), func(v *UnlikePostPayload) *Post { return v.Post })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UnlikePostPayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UnlikePostPayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UnlikePostPayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UnlikePostPayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUnmutePayload compiles a selection of the type UnmutePayload; nil if the selection is left to the executor.
-func compileUnmutePayload(selected ast.SelectionSet) *selection[UnmutePayload] {
-	return compile(selected, unmutePayloadImplementors, func(field *ast.Field) *compiledField[UnmutePayload] {
+func compileUnmutePayload(known Appenders, selected ast.SelectionSet) *selection[UnmutePayload] {
+	return compile(known, selected, unmutePayloadImplementors, func(field *ast.Field) *compiledField[UnmutePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *UnmutePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "user":
-			return objectField(field, false, compileUser(field.SelectionSet), func(v *UnmutePayload) *User { return v.User })
+			return objectField(field, false, compileUser(known, field.SelectionSet), func(v *UnmutePayload) *User { return v.User })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UnmutePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UnmutePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UnmutePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UnmutePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUnregisterDevicePayload compiles a selection of the type UnregisterDevicePayload; nil if the selection is left to the executor.
-func compileUnregisterDevicePayload(selected ast.SelectionSet) *selection[UnregisterDevicePayload] {
-	return compile(selected, unregisterDevicePayloadImplementors, func(field *ast.Field) *compiledField[UnregisterDevicePayload] {
+func compileUnregisterDevicePayload(known Appenders, selected ast.SelectionSet) *selection[UnregisterDevicePayload] {
+	return compile(known, selected, unregisterDevicePayloadImplementors, func(field *ast.Field) *compiledField[UnregisterDevicePayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *UnregisterDevicePayload) []byte { return strconv.AppendBool(to, v.Changed) })
 		case "badges":
-			return objectField(field, false, compileBadges(field.SelectionSet), func(v *UnregisterDevicePayload) *services.Badges { return v.Badges })
+			return objectField(field, false, compileBadges(known, field.SelectionSet), func(v *UnregisterDevicePayload) *services.Badges { return v.Badges })
 		case "viewer":
-			return objectField(field, false, compileViewer(field.SelectionSet), func(v *UnregisterDevicePayload) *Viewer { return v.Viewer })
+			return objectField(field, false, compileViewer(known, field.SelectionSet), func(v *UnregisterDevicePayload) *Viewer { return v.Viewer })
 		}
 		return nil
 	})
 }
 
 // compileUser compiles a selection of the type User; nil if the selection is left to the executor.
-func compileUser(selected ast.SelectionSet) *selection[User] {
-	return compile(selected, userImplementors, func(field *ast.Field) *compiledField[User] {
+func compileUser(known Appenders, selected ast.SelectionSet) *selection[User] {
+	return compile(known, selected, userImplementors, func(field *ast.Field) *compiledField[User] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *User) []byte { return AppendText(to, v.ID) })
@@ -3350,22 +3326,22 @@ func compileUser(selected ast.SelectionSet) *selection[User] {
 		case "viewerHides":
 			return called(field, false, (*executionContext)._User_viewerHides)
 		case "followers":
-			return resolvedObject(field, false, compileUserConnection(field.SelectionSet), (*executionContext).fieldContext_User_followers, func(ctx context.Context, ec *executionContext, obj *User) (*UserConnection, error) {
+			return resolvedObject(field, false, compileUserConnection(known, field.SelectionSet), (*executionContext).fieldContext_User_followers, func(ctx context.Context, ec *executionContext, obj *User) (*UserConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.User().Followers(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "followees":
-			return resolvedObject(field, false, compileUserConnection(field.SelectionSet), (*executionContext).fieldContext_User_followees, func(ctx context.Context, ec *executionContext, obj *User) (*UserConnection, error) {
+			return resolvedObject(field, false, compileUserConnection(known, field.SelectionSet), (*executionContext).fieldContext_User_followees, func(ctx context.Context, ec *executionContext, obj *User) (*UserConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.User().Followees(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "posts":
-			return resolvedObject(field, false, compilePostConnection(field.SelectionSet), (*executionContext).fieldContext_User_posts, func(ctx context.Context, ec *executionContext, obj *User) (*PostConnection, error) {
+			return resolvedObject(field, false, compilePostConnection(known, field.SelectionSet), (*executionContext).fieldContext_User_posts, func(ctx context.Context, ec *executionContext, obj *User) (*PostConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.User().Posts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "shows":
-			return resolvedObject(field, false, compileShowConnection(field.SelectionSet), (*executionContext).fieldContext_User_shows, func(ctx context.Context, ec *executionContext, obj *User) (*ShowConnection, error) {
+			return resolvedObject(field, false, compileShowConnection(known, field.SelectionSet), (*executionContext).fieldContext_User_shows, func(ctx context.Context, ec *executionContext, obj *User) (*ShowConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.User().Shows(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
@@ -3377,56 +3353,54 @@ func compileUser(selected ast.SelectionSet) *selection[User] {
 }
 
 // compileUserBadges compiles a selection of the type UserBadges; nil if the selection is left to the executor.
-func compileUserBadges(selected ast.SelectionSet) *selection[UserBadges] {
-	return compile(selected, userBadgesImplementors, func(field *ast.Field) *compiledField[UserBadges] {
+func compileUserBadges(known Appenders, selected ast.SelectionSet) *selection[UserBadges] {
+	return compile(known, selected, userBadgesImplementors, func(field *ast.Field) *compiledField[UserBadges] {
 		switch field.Name {
 		case "user":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *UserBadges) *User { return &v.User })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *UserBadges) *User { return &v.User })
 		case "badges":
-			return objectField(field, true, compileBadges(field.SelectionSet), func(v *UserBadges) *services.Badges { return &v.Badges })
+			return objectField(field, true, compileBadges(known, field.SelectionSet), func(v *UserBadges) *services.Badges { return &v.Badges })
 		case "unread":
-			return listField(field, listNulls{true, true}, compileSourceCount(field.SelectionSet), func(v *UserBadges) []SourceCount { return v.Unread })
+			return listField(field, listNulls{true, true}, compileSourceCount(known, field.SelectionSet), func(v *UserBadges) []SourceCount { return v.Unread })
 		}
 		return nil
 	})
 }
 
 // compileUserConnection compiles a selection of the type UserConnection; nil if the selection is left to the executor.
-func compileUserConnection(selected ast.SelectionSet) *selection[UserConnection] {
-	return compile(selected, userConnectionImplementors, func(field *ast.Field) *compiledField[UserConnection] {
+func compileUserConnection(known Appenders, selected ast.SelectionSet) *selection[UserConnection] {
+	return compile(known, selected, userConnectionImplementors, func(field *ast.Field) *compiledField[UserConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileUserEdge(field.SelectionSet), func(v *UserConnection) []UserEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileUserEdge(known, field.SelectionSet), func(v *UserConnection) []UserEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileUser(field.SelectionSet), (*executionContext).fieldContext_UserConnection_nodes, func(ctx context.Context, ec *executionContext, obj *UserConnection) ([]User, error) {
-				return ec.Resolvers.UserConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileUser(known, field.SelectionSet), func(v *UserConnection) []UserEdge { return v.Edges }, func(edge *UserEdge) *User { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *UserConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *UserConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileUserEdge compiles a selection of the type UserEdge; nil if the selection is left to the executor.
-func compileUserEdge(selected ast.SelectionSet) *selection[UserEdge] {
-	return compile(selected, userEdgeImplementors, func(field *ast.Field) *compiledField[UserEdge] {
+func compileUserEdge(known Appenders, selected ast.SelectionSet) *selection[UserEdge] {
+	return compile(known, selected, userEdgeImplementors, func(field *ast.Field) *compiledField[UserEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *UserEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileUser(field.SelectionSet), func(v *UserEdge) *User { return &v.Node })
+			return objectField(field, true, compileUser(known, field.SelectionSet), func(v *UserEdge) *User { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileUserExport compiles a selection of the type UserExport; nil if the selection is left to the executor.
-func compileUserExport(selected ast.SelectionSet) *selection[UserExport] {
-	return compile(selected, userExportImplementors, func(field *ast.Field) *compiledField[UserExport] {
+func compileUserExport(known Appenders, selected ast.SelectionSet) *selection[UserExport] {
+	return compile(known, selected, userExportImplementors, func(field *ast.Field) *compiledField[UserExport] {
 		switch field.Name {
 		case "list":
-			return listField(field, listNulls{true, true}, compileExportLine(field.SelectionSet), func(v *UserExport) []ExportLine { return v.List })
+			return listField(field, listNulls{true, true}, compileExportLine(known, field.SelectionSet), func(v *UserExport) []ExportLine { return v.List })
 		case "cursor":
 			return leaf(func(to []byte, v *UserExport) []byte {
 				if p := v.Cursor; p != nil {
@@ -3442,8 +3416,8 @@ func compileUserExport(selected ast.SelectionSet) *selection[UserExport] {
 }
 
 // compileView compiles a selection of the type View; nil if the selection is left to the executor.
-func compileView(selected ast.SelectionSet) *selection[View] {
-	return compile(selected, viewImplementors, func(field *ast.Field) *compiledField[View] {
+func compileView(known Appenders, selected ast.SelectionSet) *selection[View] {
+	return compile(known, selected, viewImplementors, func(field *ast.Field) *compiledField[View] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *View) []byte { return AppendText(to, v.ID) })
@@ -3452,7 +3426,7 @@ func compileView(selected ast.SelectionSet) *selection[View] {
 		case "key":
 			return leaf(func(to []byte, v *View) []byte { return AppendText(to, v.Key) })
 		case "unread":
-			return resolvedObject(field, true, compileBadgeCount(field.SelectionSet), (*executionContext).fieldContext_View_unread, func(ctx context.Context, ec *executionContext, obj *View) (*services.Count, error) {
+			return resolvedObject(field, true, compileBadgeCount(known, field.SelectionSet), (*executionContext).fieldContext_View_unread, func(ctx context.Context, ec *executionContext, obj *View) (*services.Count, error) {
 				return ec.Resolvers.View().Unread(ctx, obj)
 			})
 		case "upTo":
@@ -3465,121 +3439,119 @@ func compileView(selected ast.SelectionSet) *selection[View] {
 }
 
 // compileViewConnection compiles a selection of the type ViewConnection; nil if the selection is left to the executor.
-func compileViewConnection(selected ast.SelectionSet) *selection[ViewConnection] {
-	return compile(selected, viewConnectionImplementors, func(field *ast.Field) *compiledField[ViewConnection] {
+func compileViewConnection(known Appenders, selected ast.SelectionSet) *selection[ViewConnection] {
+	return compile(known, selected, viewConnectionImplementors, func(field *ast.Field) *compiledField[ViewConnection] {
 		switch field.Name {
 		case "edges":
-			return listField(field, listNulls{true, true}, compileViewEdge(field.SelectionSet), func(v *ViewConnection) []ViewEdge { return v.Edges })
+			return listField(field, listNulls{true, true}, compileViewEdge(known, field.SelectionSet), func(v *ViewConnection) []ViewEdge { return v.Edges })
 		case "nodes":
-			return resolvedList(field, listNulls{true, true}, compileView(field.SelectionSet), (*executionContext).fieldContext_ViewConnection_nodes, func(ctx context.Context, ec *executionContext, obj *ViewConnection) ([]View, error) {
-				return ec.Resolvers.ViewConnection().Nodes(ctx, obj)
-			})
+			return nodesField(field, compileView(known, field.SelectionSet), func(v *ViewConnection) []ViewEdge { return v.Edges }, func(edge *ViewEdge) *View { return &edge.Node })
 		case "pageInfo":
-			return objectField(field, true, compilePageInfo(field.SelectionSet), func(v *ViewConnection) *PageInfo { return &v.PageInfo })
+			return objectField(field, true, compilePageInfo(known, field.SelectionSet), func(v *ViewConnection) *PageInfo { return &v.PageInfo })
 		}
 		return nil
 	})
 }
 
 // compileViewEdge compiles a selection of the type ViewEdge; nil if the selection is left to the executor.
-func compileViewEdge(selected ast.SelectionSet) *selection[ViewEdge] {
-	return compile(selected, viewEdgeImplementors, func(field *ast.Field) *compiledField[ViewEdge] {
+func compileViewEdge(known Appenders, selected ast.SelectionSet) *selection[ViewEdge] {
+	return compile(known, selected, viewEdgeImplementors, func(field *ast.Field) *compiledField[ViewEdge] {
 		switch field.Name {
 		case "cursor":
 			return leaf(func(to []byte, v *ViewEdge) []byte { return AppendText(to, v.Cursor) })
 		case "node":
-			return objectField(field, true, compileView(field.SelectionSet), func(v *ViewEdge) *View { return &v.Node })
+			return objectField(field, true, compileView(known, field.SelectionSet), func(v *ViewEdge) *View { return &v.Node })
 		}
 		return nil
 	})
 }
 
 // compileViewer compiles a selection of the type Viewer; nil if the selection is left to the executor.
-func compileViewer(selected ast.SelectionSet) *selection[Viewer] {
-	return compile(selected, viewerImplementors, func(field *ast.Field) *compiledField[Viewer] {
+func compileViewer(known Appenders, selected ast.SelectionSet) *selection[Viewer] {
+	return compile(known, selected, viewerImplementors, func(field *ast.Field) *compiledField[Viewer] {
 		switch field.Name {
 		case "id":
 			return leaf(func(to []byte, v *Viewer) []byte { return AppendText(to, v.ID) })
 		case "user":
-			return resolvedObject(field, false, compileUser(field.SelectionSet), (*executionContext).fieldContext_Viewer_user, func(ctx context.Context, ec *executionContext, obj *Viewer) (*User, error) {
+			return resolvedObject(field, false, compileUser(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_user, func(ctx context.Context, ec *executionContext, obj *Viewer) (*User, error) {
 				return ec.Resolvers.Viewer().User(ctx, obj)
 			})
 		case "badges":
-			return resolvedObject(field, false, compileBadges(field.SelectionSet), (*executionContext).fieldContext_Viewer_badges, func(ctx context.Context, ec *executionContext, obj *Viewer) (*services.Badges, error) {
+			return resolvedObject(field, false, compileBadges(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_badges, func(ctx context.Context, ec *executionContext, obj *Viewer) (*services.Badges, error) {
 				return ec.Resolvers.Viewer().Badges(ctx, obj)
 			})
 		case "homeFeed":
-			return resolvedObject(field, false, compilePostConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_homeFeed, func(ctx context.Context, ec *executionContext, obj *Viewer) (*PostConnection, error) {
+			return resolvedObject(field, false, compilePostConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_homeFeed, func(ctx context.Context, ec *executionContext, obj *Viewer) (*PostConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().HomeFeed(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["lastId"].(*string), fc.Args["newerThan"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 			})
 		case "liveBoard":
-			return resolvedObject(field, false, compileLiveBoardConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_liveBoard, func(ctx context.Context, ec *executionContext, obj *Viewer) (*LiveBoardConnection, error) {
+			return resolvedObject(field, false, compileLiveBoardConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_liveBoard, func(ctx context.Context, ec *executionContext, obj *Viewer) (*LiveBoardConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().LiveBoard(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["sessionId"].(*string), fc.Args["lastId"].(*string))
 			})
 		case "conversations":
-			return resolvedObject(field, false, compileConversationConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_conversations, func(ctx context.Context, ec *executionContext, obj *Viewer) (*ConversationConnection, error) {
+			return resolvedObject(field, false, compileConversationConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_conversations, func(ctx context.Context, ec *executionContext, obj *Viewer) (*ConversationConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Conversations(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "devices":
-			return resolvedList(field, listNulls{false, true}, compileDevice(field.SelectionSet), (*executionContext).fieldContext_Viewer_devices, func(ctx context.Context, ec *executionContext, obj *Viewer) ([]Device, error) {
+			return resolvedList(field, listNulls{false, true}, compileDevice(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_devices, func(ctx context.Context, ec *executionContext, obj *Viewer) ([]Device, error) {
 				return ec.Resolvers.Viewer().Devices(ctx, obj)
 			})
 		case "pushKey":
 			return called(field, false, (*executionContext)._Viewer_pushKey)
 		case "badgeExplained":
-			return resolvedList(field, listNulls{false, true}, compileBadgeExplanation(field.SelectionSet), (*executionContext).fieldContext_Viewer_badgeExplained, func(ctx context.Context, ec *executionContext, obj *Viewer) ([]services.Explanation, error) {
+			return resolvedList(field, listNulls{false, true}, compileBadgeExplanation(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_badgeExplained, func(ctx context.Context, ec *executionContext, obj *Viewer) ([]services.Explanation, error) {
 				return ec.Resolvers.Viewer().BadgeExplained(ctx, obj)
 			})
 		case "awayDigest":
-			return resolvedObject(field, false, compileAwayDigest(field.SelectionSet), (*executionContext).fieldContext_Viewer_awayDigest, func(ctx context.Context, ec *executionContext, obj *Viewer) (*services.Digest, error) {
+			return resolvedObject(field, false, compileAwayDigest(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_awayDigest, func(ctx context.Context, ec *executionContext, obj *Viewer) (*services.Digest, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().AwayDigest(ctx, obj, fc.Args["since"].(*time.Time))
 			})
 		case "siteMessages":
-			return resolvedObject(field, false, compileSiteMessageConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_siteMessages, func(ctx context.Context, ec *executionContext, obj *Viewer) (*SiteMessageConnection, error) {
+			return resolvedObject(field, false, compileSiteMessageConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_siteMessages, func(ctx context.Context, ec *executionContext, obj *Viewer) (*SiteMessageConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().SiteMessages(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["type"].(*string), fc.Args["unreadOnly"].(bool))
 			})
 		case "announcements":
-			return resolvedObject(field, false, compileAnnouncementConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_announcements, func(ctx context.Context, ec *executionContext, obj *Viewer) (*AnnouncementConnection, error) {
+			return resolvedObject(field, false, compileAnnouncementConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_announcements, func(ctx context.Context, ec *executionContext, obj *Viewer) (*AnnouncementConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Announcements(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "notifications":
-			return resolvedObject(field, false, compileNotificationConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_notifications, func(ctx context.Context, ec *executionContext, obj *Viewer) (*NotificationConnection, error) {
+			return resolvedObject(field, false, compileNotificationConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_notifications, func(ctx context.Context, ec *executionContext, obj *Viewer) (*NotificationConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Notifications(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["categories"].([]services.Category), fc.Args["hostCategories"].([]string), fc.Args["unreadOnly"].(*bool), fc.Args["unseenOnly"].(*bool))
 			})
 		case "mutes":
-			return resolvedObject(field, false, compileRestrictionConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_mutes, func(ctx context.Context, ec *executionContext, obj *Viewer) (*RestrictionConnection, error) {
+			return resolvedObject(field, false, compileRestrictionConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_mutes, func(ctx context.Context, ec *executionContext, obj *Viewer) (*RestrictionConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Mutes(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "blocks":
-			return resolvedObject(field, false, compileRestrictionConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_blocks, func(ctx context.Context, ec *executionContext, obj *Viewer) (*RestrictionConnection, error) {
+			return resolvedObject(field, false, compileRestrictionConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_blocks, func(ctx context.Context, ec *executionContext, obj *Viewer) (*RestrictionConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Blocks(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "hides":
-			return resolvedObject(field, false, compileRestrictionConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_hides, func(ctx context.Context, ec *executionContext, obj *Viewer) (*RestrictionConnection, error) {
+			return resolvedObject(field, false, compileRestrictionConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_hides, func(ctx context.Context, ec *executionContext, obj *Viewer) (*RestrictionConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Hides(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "displayPolicy":
-			return resolvedObject(field, false, compileDisplayPolicy(field.SelectionSet), (*executionContext).fieldContext_Viewer_displayPolicy, func(ctx context.Context, ec *executionContext, obj *Viewer) (*DisplayPolicy, error) {
+			return resolvedObject(field, false, compileDisplayPolicy(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_displayPolicy, func(ctx context.Context, ec *executionContext, obj *Viewer) (*DisplayPolicy, error) {
 				return ec.Resolvers.Viewer().DisplayPolicy(ctx, obj)
 			})
 		case "groupPolicy":
 			return called(field, false, (*executionContext)._Viewer_groupPolicy)
 		case "preferences":
-			return resolvedObject(field, false, compilePreferences(field.SelectionSet), (*executionContext).fieldContext_Viewer_preferences, func(ctx context.Context, ec *executionContext, obj *Viewer) (*Preferences, error) {
+			return resolvedObject(field, false, compilePreferences(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_preferences, func(ctx context.Context, ec *executionContext, obj *Viewer) (*Preferences, error) {
 				return ec.Resolvers.Viewer().Preferences(ctx, obj)
 			})
 		case "views":
-			return resolvedObject(field, false, compileViewConnection(field.SelectionSet), (*executionContext).fieldContext_Viewer_views, func(ctx context.Context, ec *executionContext, obj *Viewer) (*ViewConnection, error) {
+			return resolvedObject(field, false, compileViewConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_views, func(ctx context.Context, ec *executionContext, obj *Viewer) (*ViewConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().Views(ctx, obj, fc.Args["codes"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
@@ -3589,8 +3561,8 @@ func compileViewer(selected ast.SelectionSet) *selection[Viewer] {
 }
 
 // compileWebhook compiles a selection of the type Webhook; nil if the selection is left to the executor.
-func compileWebhook(selected ast.SelectionSet) *selection[Webhook] {
-	return compile(selected, webhookImplementors, func(field *ast.Field) *compiledField[Webhook] {
+func compileWebhook(known Appenders, selected ast.SelectionSet) *selection[Webhook] {
+	return compile(known, selected, webhookImplementors, func(field *ast.Field) *compiledField[Webhook] {
 		switch field.Name {
 		case "name":
 			return leaf(func(to []byte, v *Webhook) []byte { return AppendText(to, v.Name) })
@@ -3655,8 +3627,8 @@ func compileWebhook(selected ast.SelectionSet) *selection[Webhook] {
 }
 
 // compileWebhookDeadLetter compiles a selection of the type WebhookDeadLetter; nil if the selection is left to the executor.
-func compileWebhookDeadLetter(selected ast.SelectionSet) *selection[WebhookDeadLetter] {
-	return compile(selected, webhookDeadLetterImplementors, func(field *ast.Field) *compiledField[WebhookDeadLetter] {
+func compileWebhookDeadLetter(known Appenders, selected ast.SelectionSet) *selection[WebhookDeadLetter] {
+	return compile(known, selected, webhookDeadLetterImplementors, func(field *ast.Field) *compiledField[WebhookDeadLetter] {
 		switch field.Name {
 		case "userId":
 			return leaf(func(to []byte, v *WebhookDeadLetter) []byte { return AppendText(to, v.UserID) })
@@ -3685,8 +3657,8 @@ func compileWebhookDeadLetter(selected ast.SelectionSet) *selection[WebhookDeadL
 }
 
 // compileWithdrawAnnouncementPayload compiles a selection of the type WithdrawAnnouncementPayload; nil if the selection is left to the executor.
-func compileWithdrawAnnouncementPayload(selected ast.SelectionSet) *selection[WithdrawAnnouncementPayload] {
-	return compile(selected, withdrawAnnouncementPayloadImplementors, func(field *ast.Field) *compiledField[WithdrawAnnouncementPayload] {
+func compileWithdrawAnnouncementPayload(known Appenders, selected ast.SelectionSet) *selection[WithdrawAnnouncementPayload] {
+	return compile(known, selected, withdrawAnnouncementPayloadImplementors, func(field *ast.Field) *compiledField[WithdrawAnnouncementPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *WithdrawAnnouncementPayload) []byte { return strconv.AppendBool(to, v.Changed) })
@@ -3698,8 +3670,8 @@ func compileWithdrawAnnouncementPayload(selected ast.SelectionSet) *selection[Wi
 }
 
 // compileWithdrawNotificationPayload compiles a selection of the type WithdrawNotificationPayload; nil if the selection is left to the executor.
-func compileWithdrawNotificationPayload(selected ast.SelectionSet) *selection[WithdrawNotificationPayload] {
-	return compile(selected, withdrawNotificationPayloadImplementors, func(field *ast.Field) *compiledField[WithdrawNotificationPayload] {
+func compileWithdrawNotificationPayload(known Appenders, selected ast.SelectionSet) *selection[WithdrawNotificationPayload] {
+	return compile(known, selected, withdrawNotificationPayloadImplementors, func(field *ast.Field) *compiledField[WithdrawNotificationPayload] {
 		switch field.Name {
 		case "changed":
 			return leaf(func(to []byte, v *WithdrawNotificationPayload) []byte { return strconv.AppendBool(to, v.Changed) })

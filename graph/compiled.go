@@ -8,6 +8,8 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
 )
 
 // The executor of gqlgen gives each field a context, and a goroutine if a resolver answers it. Most fields of a list need neither: they
@@ -17,9 +19,37 @@ import (
 //
 // A compiled query begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders read for all
 // of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A selection that is not
-// plain, see plainFields, is not compiled.
+// plain, see PlainFields, is not compiled.
 
-// root is the value of the type Query, which has no Go type.
+// Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. Each is for the field
+// of its name, TYPE.FIELD, and is a func(to []byte, v *T) []byte for the Go type T of the type. They are for values in which whoever compiles
+// has put what they need. The other fields are compiled as always.
+type Appenders map[string]any
+
+// Badges compiles a selection of badges; nil if it is not plain or needs a resolver.
+func (a Appenders) Badges(selected ast.SelectionSet) func(to []byte, v *services.Badges) []byte {
+	return withoutCalls(compileBadges(a, selected))
+}
+
+// PostConnection is like Badges, for a page of posts.
+func (a Appenders) PostConnection(selected ast.SelectionSet) func(to []byte, v *PostConnection) []byte {
+	return withoutCalls(compilePostConnection(a, selected))
+}
+
+// LiveBoardConnection is like Badges, for a page of a live board.
+func (a Appenders) LiveBoardConnection(selected ast.SelectionSet) func(to []byte, v *LiveBoardConnection) []byte {
+	return withoutCalls(compileLiveBoardConnection(a, selected))
+}
+
+// withoutCalls is the function that writes a selection; nil for one that has calls, or is not compiled.
+func withoutCalls[T any](s *selection[T]) func(to []byte, v *T) []byte {
+	if s == nil || s.calls > 0 {
+		return nil
+	}
+	return s.write
+}
+
+// root is the value of the types Query and Mutation, which have no Go type.
 type root struct{}
 
 // selection is the compiled selection of a type. It is shared by all requests with the same document, and does not change.
@@ -55,8 +85,8 @@ const null = "null"
 
 // compile compiles a selection of the type whose name is the first of implementors; nil if it is not plain or has a field that
 // compileField does not know. The other implementors are the interfaces and unions that the type belongs to.
-func compile[T any](selected ast.SelectionSet, implementors []string, compileField func(field *ast.Field) *compiledField[T]) *selection[T] {
-	fields, plain := plainFields(implementors, selected)
+func compile[T any](known Appenders, selected ast.SelectionSet, implementors []string, compileField func(field *ast.Field) *compiledField[T]) *selection[T] {
+	fields, plain := PlainFields(implementors, selected)
 	if !plain {
 		return nil
 	}
@@ -66,10 +96,12 @@ func compile[T any](selected ast.SelectionSet, implementors []string, compileFie
 		if field.Name == "__typename" {
 			name := strconv.AppendQuote(nil, implementors[0])
 			one = leaf(func(to []byte, _ *T) []byte { return append(to, name...) })
+		} else if write, some := known[implementors[0]+"."+field.Name].(func(to []byte, v *T) []byte); some {
+			one = leaf(write)
 		} else if one = compileField(field); one == nil {
 			return nil
 		}
-		one.key = append(strconv.AppendQuote(nil, field.Alias), ':')
+		one.key = AppendKey(nil, field)
 		made.fields[i] = one
 		if one.start != nil {
 			made.calls++
@@ -78,9 +110,15 @@ func compile[T any](selected ast.SelectionSet, implementors []string, compileFie
 	return made
 }
 
-// plainFields is a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may depend on
-// a variable, or two fields of one key, which may need a merge. Fragments on types that the value cannot have are left out.
-func plainFields(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
+// AppendKey appends the key of a field in the answer, with the colon. The key is a name in GraphQL's syntax, so nothing in it is escaped.
+func AppendKey(to []byte, field *ast.Field) []byte {
+	return append(strconv.AppendQuote(to, field.Alias), ':')
+}
+
+// PlainFields is a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may depend on
+// a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions that it belongs
+// to. Fragments on other types are left out.
+func PlainFields(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
 	add = func(selected ast.SelectionSet) bool {
@@ -304,6 +342,35 @@ func listField[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], 
 	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r *run, v *T) result {
 		items := get(v)
 		return of.startList(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: collected, Result: items}), r, items, nonNull)
+	}}
+}
+
+// nodesField is the list of the nodes of a connection's edges; nil if their selection is not compiled.
+func nodesField[T, E, N any](field *ast.Field, of *selection[N], edges func(v *T) []E, node func(edge *E) *N) *compiledField[T] {
+	switch {
+	case of == nil:
+		return nil
+	case of.calls == 0:
+		return leaf(func(to []byte, v *T) []byte {
+			to = append(to, '[')
+			for i, list := 0, edges(v); i < len(list); i++ {
+				if i > 0 {
+					to = append(to, ',')
+				}
+				to = of.write(to, node(&list[i]))
+			}
+			return append(to, ']')
+		})
+	}
+	collected := collect(field)
+	return &compiledField[T]{nonNull: true, start: func(ctx context.Context, r *run, v *T) result {
+		list := edges(v)
+		ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: collected})
+		nodes := listResult{make([]result, len(list)), true}
+		for i := range list {
+			nodes.items[i] = of.start(graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &i}), r, node(&list[i]))
+		}
+		return nodes
 	}}
 }
 

@@ -135,11 +135,12 @@ type faultyConnection struct {
 	*faulty
 }
 
+// Nodes never fails: the nodes of a compiled page are those of its edges, without a call.
 func (f faultyConnection) Nodes(_ context.Context, page *PostConnection) (nodes []Post, err error) {
 	for _, edge := range page.Edges {
 		nodes = append(nodes, edge.Node)
 	}
-	return nodes, f.outcome("nodes", "")
+	return nodes, nil
 }
 
 type faultyMutation struct {

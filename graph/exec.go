@@ -23,9 +23,9 @@ func compileOperation(operation *ast.OperationDefinition) *selection[root] {
 	case len(operation.Directives) > 0:
 		return nil
 	case operation.Operation == ast.Query:
-		return compileQuery(operation.SelectionSet)
+		return compileQuery(nil, operation.SelectionSet)
 	case operation.Operation == ast.Mutation:
-		return compileMutation(operation.SelectionSet)
+		return compileMutation(nil, operation.SelectionSet)
 	}
 	return nil
 }

@@ -88,6 +88,14 @@ type Post struct {
 	AuthorID     services.UserID
 	ParentNumber services.PostID // the post that it answers; 0 for none
 	Together     []services.Post // the posts of the same list, so that one read serves all
+	Read         *PostReads      // nil except on a page that is written without resolvers
+}
+
+// PostReads is what was read for all posts of a page that is written without resolvers. A map is nil if no field shows it.
+type PostReads struct {
+	Viewer      services.UserID // who sees the page
+	Engagements map[services.PostID]services.Engagement
+	Labels      map[services.Object]services.Label
 }
 
 // IsNode says that a post can be fetched by its ID.
@@ -144,6 +152,14 @@ type Show struct {
 
 	Number   services.PostID   // the number behind the ID
 	Together []services.PostID // the shows of the same list, so that one read serves all
+	Read     *ShowReads        // nil except on a page that is written without resolvers
+}
+
+// ShowReads is what was read for all shows of a page that is written without resolvers. A map is nil if no field shows it.
+type ShowReads struct {
+	Session live.Session // of the board
+	Labels  map[services.Object]services.Label
+	Reminds map[services.PostID]bool
 }
 
 // IsNode says that a show can be fetched by its ID.
@@ -160,6 +176,8 @@ type LiveBoardEdge struct {
 	// The status and the times of the edge decide its place. They stay the same while the session lasts. The fields of
 	// Node can change.
 	Node Show
+
+	Place live.ShowPlace // on a page that is written without resolvers, where the cursor is made of it
 }
 
 // User is a user as a viewer sees them; the relation between the two is read when it is requested.
@@ -172,6 +190,8 @@ type User struct {
 	// Number is the dense internal ID, which no response contains.
 	Number   services.UserID
 	Together []services.UserID // the users that the same event of a subscription names, so that one read of relations serves all
+	// Relations has the relations of the users of a page that is written without resolvers; nil if no field shows them.
+	Relations map[services.UserID]services.Relation
 }
 
 // IsNode says that a user can be fetched by its ID.

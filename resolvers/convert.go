@@ -92,8 +92,8 @@ func authorsOf(page feed.Page) []services.User {
 }
 
 // connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a page may
-// be short, or empty, although more posts follow. pageObject makes the same page in compiled answers. A test compares both, byte for
-// byte.
+// be short, or empty, although more posts follow. shownFeed.fill makes the same page for hot
+// operations. A test compares both answers, byte for byte.
 func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
 		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,

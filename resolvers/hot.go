@@ -13,15 +13,14 @@ import (
 	"tidings/services"
 )
 
-// Hot returns a schema that answers the most frequent operations (badges, home feeds and live boards) with compiled selections, and
-// leaves all others to the given schema. If a compiled operation fails, the given schema executes it again, so that every error is made
-// in one place. The answers are the same as without Hot, byte for byte.
+// Hot returns a schema that answers the most frequent operations (badges, home feeds and live boards) without resolvers, and leaves all
+// others to the given schema. If such an operation fails, the given schema executes it again, so that every error is made in one place.
+// The answers are the same as without Hot, byte for byte.
 //
-// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection with the objects of
-// hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer to one
-// buffer. Operations that are not hot are remembered too, with a plan of nil. Hot exists for speed: for a page of badges the executor's
-// fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a compiler, or the
-// executor answers the operations that select it.
+// An operation is planned at its first use: planOf looks at its root field, and each part compiles its selection with appenders. A request
+// then reads the parts, all at once or together with other requests, and appends the answer to one buffer. Operations that are not hot are
+// remembered too, with a plan of nil. Hot exists for speed: it reads what a whole page shows at once, and one read of Redis serves several
+// requests. A field that a resolver answers needs an appender; without one, the operations that select it are not hot.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: graph.NewPlans(planOf)}
 }
@@ -47,7 +46,7 @@ type part struct {
 	joint jointKind // how it is read for several viewers at once
 	first int       // the size of a page that is read jointly
 	key   []byte
-	write writer[content]
+	write func(to []byte, c *content) []byte
 	// read reads the content of the part; nil if there is nothing to read.
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
 }
@@ -59,6 +58,7 @@ type content struct {
 	badges shownBadges
 	feed   shownFeed
 	board  shownBoard
+	named  services.Badges // the badges with their key, if their ID is written
 }
 
 // viewerParts has a function for each field of the viewer that can be compiled. An operation with any other field is not hot.
@@ -68,12 +68,12 @@ var viewerParts = map[string]func(*ast.Field) *part{
 	"liveBoard": liveBoardPart,
 	"id": func(field *ast.Field) *part {
 		return &part{
-			key:   appendKey(nil, field),
+			key:   graph.AppendKey(nil, field),
 			write: func(to []byte, c *content) []byte { return appendID(to, services.ViewerType, c.key) },
 		}
 	},
 	"__typename": func(field *ast.Field) *part {
-		return &part{key: appendKey(nil, field), write: func(to []byte, _ *content) []byte { return append(to, `"Viewer"`...) }}
+		return &part{key: graph.AppendKey(nil, field), write: func(to []byte, _ *content) []byte { return append(to, `"Viewer"`...) }}
 	},
 }
 
@@ -116,7 +116,7 @@ func planOf(operation *ast.OperationDefinition) *plan {
 		return viewerPlan(field)
 	// Load balancers and clients send this query to see whether the server answers.
 	case operation.Operation == ast.Query && field.Name == "__typename":
-		return &plan{before: append(appendKey([]byte{'{'}, field), `"Query"`...), after: []byte{'}'}}
+		return &plan{before: append(graph.AppendKey([]byte{'{'}, field), `"Query"`...), after: []byte{'}'}}
 	}
 	return nil
 }
@@ -124,11 +124,11 @@ func planOf(operation *ast.OperationDefinition) *plan {
 // viewerPlan compiles the viewer with its parts; nil if one of them cannot be compiled. An alias of the viewer or of a part
 // changes only a key of the answer.
 func viewerPlan(viewer *ast.Field) *plan {
-	fields, plain := plainFields("Viewer", viewer.SelectionSet)
+	fields, plain := graph.PlainFields([]string{"Viewer", "Node"}, viewer.SelectionSet)
 	if !plain {
 		return nil
 	}
-	p := &plan{before: append(appendKey([]byte{'{'}, viewer), '{'), after: []byte("}}")}
+	p := &plan{before: append(graph.AppendKey([]byte{'{'}, viewer), '{'), after: []byte("}}")}
 	named := map[string]bool{}
 	for _, field := range fields {
 		compile, known := viewerParts[field.Name]

@@ -2,7 +2,8 @@ package resolvers
 
 import (
 	"context"
-	"strconv"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -36,18 +37,63 @@ func (b *shownBoard) size() int {
 	return size
 }
 
-// shownShow is a show in its place on a board: the edge and the node in one. It is used for one entry after another: see eachShow.
-type shownShow struct {
-	*live.Item
-	board *shownBoard // the page that it is on
-	host  shownUser
-	label services.Label
+// fill makes a page of the schema for appenders: without IDs and cursors of its items, which these write. The page has texts of b, which must
+// stay as it is until the page is written.
+func (b *shownBoard) fill(page *hotBoard) {
+	page.reads = graph.ShowReads{Session: b.Session, Labels: b.labels, Reminds: b.reminds}
+	page.SessionID, page.NewSession, page.Building, page.PageInfo.HasNextPage = b.Session.String(), b.Replaced, b.Building, b.HasNext
+	page.Edges = slices.Grow(page.Edges, len(b.Items))[:len(b.Items)]
+	for i := range b.Items {
+		item, edge := &b.Items[i], &page.Edges[i]
+		edge.Status, edge.PlannedAt, edge.StartedAt, edge.EndedAt, edge.Place = item.Frozen.Status, item.Frozen.PlannedAt, item.Frozen.StartedAt, item.Frozen.EndedAt, item.Place
+		show, from := &edge.Node, &item.Show
+		show.Number, show.Title, show.Status, show.Read = from.ID, from.Title, from.Status, &page.reads
+		show.CoverURL, show.ReplayURL = textOf(&from.CoverURL), textOf(&from.ReplayURL)
+		show.PlannedAt, show.StartedAt, show.EndedAt, show.CancelledAt = from.PlannedAt, from.StartedAt, from.OverAt(), from.CancelledAt
+		show.Late = from.Late(b.at)
+		fillHotUser(&show.Host, &item.Host, b.relations)
+	}
+	if last := len(b.Items) - 1; last >= 0 {
+		page.start, page.end = live.CursorText(b.Session, b.Items[0].Place), live.CursorText(b.Session, b.Items[last].Place)
+		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.start, &page.end
+		page.last = b.Items[last].Show.GlobalID()
+		page.LastID = &page.last
+	}
+	if b.End != "" {
+		page.End = &b.End
+	}
 }
+
+// append appends the page by a function for its selection.
+func (b *shownBoard) append(to []byte, write func(to []byte, page *graph.LiveBoardConnection) []byte) []byte {
+	page := hotBoards.Get().(*hotBoard)
+	b.fill(page)
+	to = write(to, &page.LiveBoardConnection)
+	page.clear()
+	hotBoards.Put(page)
+	return to
+}
+
+// hotBoard is a page of a board that is filled, written and cleared again, as hotFeed is.
+type hotBoard struct {
+	graph.LiveBoardConnection
+	reads            graph.ShowReads
+	start, end, last string
+}
+
+// clear empties the page, and keeps the memory of its edges.
+func (page *hotBoard) clear() {
+	clear(page.Edges)
+	*page = hotBoard{LiveBoardConnection: graph.LiveBoardConnection{Edges: page.Edges[:0]}}
+}
+
+// hotBoards has pages for reuse.
+var hotBoards = sync.Pool{New: func() any { return new(hotBoard) }}
 
 // liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. Only the data that the selection needs
 // is read. compile refuses directives, so wantedBelow needs no variables.
 func liveBoardPart(field *ast.Field) *part {
-	write := boardObject.compile(field.SelectionSet)
+	write := appenders.LiveBoardConnection(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
@@ -62,8 +108,8 @@ func liveBoardPart(field *ast.Field) *part {
 	}
 	return &part{
 		joint: joint, first: first,
-		key:   appendKey(nil, field),
-		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
+		key:   graph.AppendKey(nil, field),
+		write: func(to []byte, c *content) []byte { return c.board.append(to, write) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor. An argument is
 			// nil if it is absent or null.
@@ -112,112 +158,4 @@ func liveBoardPart(field *ast.Field) *part {
 			return err
 		},
 	}
-}
-
-// appendShowID writes the global ID of a show.
-func appendShowID(to []byte, id services.PostID) []byte {
-	return appendID(to, services.ShowType, id.String())
-}
-
-// appendBoardCursor writes the cursor of the item at an index; null if there is no such item, as for the first and the last of an empty
-// page.
-func appendBoardCursor(to []byte, b *shownBoard, i int) []byte {
-	if i < 0 || i >= len(b.Items) {
-		return append(to, "null"...)
-	}
-	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
-}
-
-// eachShow returns the compiler of a list with one entry for each show of a page, such as edges or nodes. entry compiles the object that
-// is written for each show. One shownShow serves all entries, because a writer keeps nothing.
-func eachShow(entry fieldCompiler[shownShow]) fieldCompiler[shownBoard] {
-	return func(selected ast.SelectionSet) writer[shownBoard] {
-		write := entry(selected)
-		if write == nil {
-			return nil
-		}
-		return func(to []byte, board *shownBoard) []byte {
-			to = append(to, '[')
-			edge := shownShow{board: board}
-			for i := range board.Items {
-				if i > 0 {
-					to = append(to, ',')
-				}
-				edge.Item = &board.Items[i]
-				edge.label = board.labels[showObjectOf(edge.Show.ID)]
-				edge.host = shownUser{&edge.Host, board.relations[edge.Host.Number]}
-				to = write(to, &edge)
-			}
-			return append(to, ']')
-		}
-	}
-}
-
-// The types of a live board, each with all of its fields.
-var (
-	showObject = objectCompiler[shownShow]{"Show", map[string]fieldCompiler[shownShow]{
-		"id":        leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
-		"host":      objectField(func(s *shownShow) *shownUser { return &s.host }, userObject),
-		"title":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendText(to, s.Show.Title) }),
-		"coverUrl":  leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
-		"replayUrl": leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
-		// A node has the show as it is now; an edge has it as the session froze it.
-		"status":    leaf(func(to []byte, s *shownShow) []byte { return graph.AppendText(to, string(s.Show.Status)) }),
-		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
-		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
-		// OverAt and not EndedAt: a show whose end was reported before its start is not over.
-		"endedAt":           leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.OverAt()) }),
-		"cancelledAt":       leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
-		"ref":               leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.Ref) }),
-		"url":               leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.URL) }),
-		"data":              leaf(func(to []byte, s *shownShow) []byte { return appendData(to, s.label.Data) }),
-		"remindsMe":         leaf(appendReminds),
-		"viewerHasReminder": leaf(appendReminds),
-		"late":              leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
-	}}
-
-	// The edge has the values that the session froze. A client sorts by the values of the edge, so that a show keeps its row when it
-	// goes live.
-	boardEdgeObject = objectCompiler[shownShow]{"LiveBoardEdge", map[string]fieldCompiler[shownShow]{
-		"cursor": leaf(func(to []byte, s *shownShow) []byte {
-			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
-		}),
-		"status":    leaf(func(to []byte, s *shownShow) []byte { return graph.AppendText(to, string(s.Frozen.Status)) }),
-		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.PlannedAt) }),
-		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.StartedAt) }),
-		"endedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.EndedAt) }),
-		"node":      objectField(func(s *shownShow) *shownShow { return s }, showObject),
-	}}
-
-	// The schema has one PageInfo. Each kind of page has an object of its own for it, because each has another Go type.
-	boardInfoObject = objectCompiler[shownBoard]{"PageInfo", map[string]fieldCompiler[shownBoard]{
-		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
-		// A board is paged downwards only. Without a plan the value is false too.
-		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
-		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return appendBoardCursor(to, b, 0) }),
-		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return appendBoardCursor(to, b, len(b.Items)-1) }),
-	}}
-
-	// lastId repeats the last show for clients that keep shows and no cursors.
-	boardObject = objectCompiler[shownBoard]{"LiveBoardConnection", map[string]fieldCompiler[shownBoard]{
-		"edges":     eachShow(boardEdgeObject.compile),
-		"nodes":     eachShow(showObject.compile),
-		"pageInfo":  objectField(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
-		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return graph.AppendText(to, b.Session.String()) }),
-		// lastId is null on an empty page.
-		"lastId": leaf(func(to []byte, b *shownBoard) []byte {
-			if len(b.Items) == 0 {
-				return append(to, "null"...)
-			}
-			return appendShowID(to, b.Items[len(b.Items)-1].Show.ID)
-		}),
-		"newSession": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.Replaced) }),
-		"end":        leaf(func(to []byte, b *shownBoard) []byte { return appendTextOrNull(to, string(b.End)) }),
-		"building":   leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.Building) }),
-	}}
-)
-
-// appendReminds writes whether the viewer has a reminder of a show.
-func appendReminds(to []byte, s *shownShow) []byte {
-	return strconv.AppendBool(to, s.board.reminds[s.Show.ID])
 }

@@ -2,7 +2,8 @@ package resolvers
 
 import (
 	"context"
-	"strconv"
+	"slices"
+	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -34,20 +35,65 @@ func (p *shownFeed) size() int {
 	return size
 }
 
-// shownEdge is a post in its place in a feed: the edge and the node in one. It is used for one entry after another: see eachPost. Parts
-// that the selection does not need are zero.
-type shownEdge struct {
-	*feed.Item
-	viewer     services.UserID // whose feed it is
-	engagement services.Engagement
-	author     shownUser
-	label      services.Label
+// fill makes a page of the schema for appenders: without IDs and cursors of its items, which these write. The page has texts of p, which must
+// stay as it is until the page is written.
+func (p *shownFeed) fill(page *hotFeed) {
+	page.reads = graph.PostReads{Viewer: p.viewer, Engagements: p.engagements, Labels: p.labels}
+	page.PageInfo.HasNextPage, page.PageInfo.HasPreviousPage, page.Building = p.HasNext, p.HasPrevious, p.Building
+	page.Edges = slices.Grow(page.Edges, len(p.Items))[:len(p.Items)]
+	for i := range p.Items {
+		item, post := &p.Items[i], &page.Edges[i].Node
+		post.Kind, post.Body, post.PublishedAt = item.Post.Kind, item.Post.Body, item.Post.ID.Time()
+		post.Number, post.AuthorID, post.ParentNumber, post.Read = item.Post.ID, item.Post.Author, item.Post.Parent, &page.reads
+		if !item.Post.EditedAt.IsZero() {
+			post.EditedAt = &item.Post.EditedAt
+		}
+		fillHotUser(&post.Author, &item.Author, p.relations)
+	}
+	if len(p.Items) > 0 {
+		page.start = feedCursorText(p.viewer, p.Items[0].Post.ID)
+		page.PageInfo.StartCursor = &page.start
+	}
+	// See connection: the end of the page is the last position that was looked at.
+	if p.Next != 0 {
+		page.end, page.last = feedCursorText(p.viewer, p.Next), services.GlobalID(services.PostType, p.Next.String())
+		page.PageInfo.EndCursor, page.LastID = &page.end, &page.last
+	}
+	if p.End != "" {
+		page.End = &p.End
+	}
 }
+
+// append appends the page by a function for its selection.
+func (p *shownFeed) append(to []byte, write func(to []byte, page *graph.PostConnection) []byte) []byte {
+	page := hotFeeds.Get().(*hotFeed)
+	p.fill(page)
+	to = write(to, &page.PostConnection)
+	page.clear()
+	hotFeeds.Put(page)
+	return to
+}
+
+// hotFeed is a page of posts that is filled, written and cleared again. It is reused, because a page with its edges is some 8 KB.
+type hotFeed struct {
+	graph.PostConnection
+	reads            graph.PostReads
+	start, end, last string
+}
+
+// clear empties the page, and keeps the memory of its edges.
+func (page *hotFeed) clear() {
+	clear(page.Edges)
+	*page = hotFeed{PostConnection: graph.PostConnection{Edges: page.Edges[:0]}}
+}
+
+// hotFeeds has pages for reuse.
+var hotFeeds = sync.Pool{New: func() any { return new(hotFeed) }}
 
 // homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. Only the data that the selection needs is
 // read. The posts are read with their authors. Counts, relations and labels take one statement each.
 func homeFeedPart(field *ast.Field) *part {
-	write := pageObject.compile(field.SelectionSet)
+	write := appenders.PostConnection(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
@@ -63,8 +109,8 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 	return &part{
 		joint: joint, first: first,
-		key:   appendKey(nil, field),
-		write: func(to []byte, c *content) []byte { return write(to, &c.feed) },
+		key:   graph.AppendKey(nil, field),
+		write: func(to []byte, c *content) []byte { return c.feed.append(to, write) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor.
 			arguments := field.ArgumentMap(variables)
@@ -132,120 +178,3 @@ func argument[T any](arguments map[string]any, name string, unmarshal func(any) 
 	value, err := unmarshal(given)
 	return &value, err
 }
-
-// appendPostID writes the global ID of a post.
-func appendPostID(to []byte, id services.PostID) []byte {
-	return appendID(to, services.PostType, id.String())
-}
-
-// appendFeedCursor writes a position in the viewer's feed.
-func appendFeedCursor(to []byte, viewer services.UserID, position services.PostID) []byte {
-	return append(feedCursor.append(append(to, '"'), viewer, uint64(position)), '"')
-}
-
-// eachPost returns the compiler of a list with one entry for each post of a page, such as edges or nodes. entry compiles the object that
-// is written for each post. One shownEdge serves all entries, because a writer keeps nothing. A slice of edges would cost an allocation
-// that is as large as the page.
-func eachPost(entry fieldCompiler[shownEdge]) fieldCompiler[shownFeed] {
-	return func(selected ast.SelectionSet) writer[shownFeed] {
-		write := entry(selected)
-		if write == nil {
-			return nil
-		}
-		return func(to []byte, page *shownFeed) []byte {
-			to = append(to, '[')
-			// All entries share this variable: a writer has appended the values of an entry before they are replaced by those of the
-			// next.
-			edge := shownEdge{viewer: page.viewer}
-			for i := range page.Items {
-				if i > 0 {
-					to = append(to, ',')
-				}
-				edge.Item = &page.Items[i]
-				if page.engagements != nil {
-					edge.engagement = page.engagements[edge.Post.ID]
-				}
-				// Without labels the map is nil, and this is the empty label.
-				edge.label = page.labels[postObject(edge.Post.ID)]
-				edge.author = shownUser{&edge.Author, page.relations[edge.Author.Number]}
-				to = write(to, &edge)
-			}
-			return append(to, ']')
-		}
-	}
-}
-
-// The types of a home feed. The lists of a post and its parent are not compiled, because they need reads of their own.
-var (
-	// feedPostObject is the object of a post. The order of the fields means nothing: an answer is in the order of its document.
-	feedPostObject = objectCompiler[shownEdge]{"Post", map[string]fieldCompiler[shownEdge]{
-		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
-		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendText(to, string(i.Post.Kind)) }),
-		"author": objectField(func(i *shownEdge) *shownUser { return &i.author }, userObject),
-		"body":   leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendText(to, i.Post.Body) }),
-		"parentId": leaf(func(to []byte, i *shownEdge) []byte {
-			if i.Post.Parent == 0 {
-				return append(to, "null"...)
-			}
-			return appendPostID(to, i.Post.Parent)
-		}),
-		"publishedAt": leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendTime(to, i.Post.ID.Time()) }),
-		// A post that was never edited has the zero time, which is shown as null.
-		"editedAt": leaf(func(to []byte, i *shownEdge) []byte {
-			if i.Post.EditedAt.IsZero() {
-				return append(to, "null"...)
-			}
-			return graph.AppendTime(to, i.Post.EditedAt)
-		}),
-		"viewerCanEdit":  leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendBool(to, i.Post.Author == i.viewer) }),
-		"viewerHasLiked": leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendBool(to, i.engagement.Liked) }),
-		"ref":            leaf(func(to []byte, i *shownEdge) []byte { return appendTextOrNull(to, i.label.Ref) }),
-		"url":            leaf(func(to []byte, i *shownEdge) []byte { return appendTextOrNull(to, i.label.URL) }),
-		"data":           leaf(func(to []byte, i *shownEdge) []byte { return appendData(to, i.label.Data) }),
-		"likeCount":      leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Likes), 10) }),
-		"commentCount":   leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Comments), 10) }),
-	}}
-
-	// The cursor is the post's own position, even if the page ends further below.
-	edgeObject = objectCompiler[shownEdge]{"PostEdge", map[string]fieldCompiler[shownEdge]{
-		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
-		// One value is the edge and the post, so get has nothing to do.
-		"node": objectField(func(e *shownEdge) *shownEdge { return e }, feedPostObject),
-	}}
-
-	// hasPreviousPage is true only for a page that was read upwards: see homeFeedAbove.
-	pageInfoObject = objectCompiler[shownFeed]{"PageInfo", map[string]fieldCompiler[shownFeed]{
-		"hasNextPage":     leaf(func(to []byte, p *shownFeed) []byte { return strconv.AppendBool(to, p.HasNext) }),
-		"hasPreviousPage": leaf(func(to []byte, p *shownFeed) []byte { return strconv.AppendBool(to, p.HasPrevious) }),
-		"startCursor": leaf(func(to []byte, p *shownFeed) []byte {
-			if len(p.Items) == 0 {
-				return append(to, "null"...)
-			}
-			return appendFeedCursor(to, p.viewer, p.Items[0].Post.ID)
-		}),
-		// endCursor is the page's own position and not that of its last post: see connection. Otherwise a client would take a page
-		// without posts, because all of them are hidden, for the end of the feed.
-		"endCursor": leaf(func(to []byte, p *shownFeed) []byte {
-			if p.Next == 0 {
-				return append(to, "null"...)
-			}
-			return appendFeedCursor(to, p.viewer, p.Next)
-		}),
-	}}
-
-	// A selection with both edges and nodes writes each post twice, as the executor does.
-	pageObject = objectCompiler[shownFeed]{"PostConnection", map[string]fieldCompiler[shownFeed]{
-		"edges":    eachPost(edgeObject.compile),
-		"nodes":    eachPost(feedPostObject.compile),
-		"pageInfo": objectField(func(p *shownFeed) *shownFeed { return p }, pageInfoObject),
-		// lastId is for clients that keep no cursors. It is the same position as endCursor.
-		"lastId": leaf(func(to []byte, p *shownFeed) []byte {
-			if p.Next == 0 {
-				return append(to, "null"...)
-			}
-			return appendPostID(to, p.Next)
-		}),
-		"end":      leaf(func(to []byte, p *shownFeed) []byte { return appendTextOrNull(to, string(p.End)) }),
-		"building": leaf(func(to []byte, p *shownFeed) []byte { return strconv.AppendBool(to, p.Building) }),
-	}}
-)

@@ -318,7 +318,7 @@ func TestWhichSelectionsAreCompiled(t *testing.T) {
 		`{ viewer { homeFeed { lastId } homeFeed { end } } }`:                                                                      false,
 		`{ viewer { homeFeed @skip(if: false) { lastId } } }`:                                                                      false,
 		`{ viewer { homeFeed { edges @include(if: true) { cursor } } } }`:                                                          false,
-		`{ viewer { homeFeed { edges { node { ... on Node { id } } } } } }`:                                                        false,
+		`{ viewer { homeFeed { edges { node { ... on Node { id ... on Show { title } } } } } } }`:                                  true,
 		`{ viewer { homeFeed { edges { node { ... on Post { id } } } } } }`:                                                        true,
 		`{ viewer { homeFeed { edges { cursor } edges { node { id } } } } }`:                                                       false,
 		`{ viewer { homeFeed { lastId } mutes { edges { cursor } } } }`:                                                            false,

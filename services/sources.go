@@ -46,7 +46,7 @@ type CountField struct {
 	Of     func(*Badges) *Count // finds the field in badges
 }
 
-// CountFields are the fields of the sources with a single count, in the order of Badges. Answers, pushes and tests take them from
+// CountFields are the fields of the sources with a single count, in the order of Badges. Pushes, the change stream and tests take them from
 // here. A source with several counts has a type of its own.
 var CountFields = []CountField{
 	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},

@@ -78,10 +78,13 @@ type field struct {
 	of object
 }
 
-// Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended. The result of a resolver is
-// compiled if it is an object or a list of objects. All other fields are called: the executor's own method answers them.
+// Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended, and nodes are read from the edges of
+// their connection. The result of a resolver is compiled if it is an object or a list of objects. All other fields are called: the executor's own method answers them.
 func (f field) Compiler() string {
 	if f.IsResolver && !f.HasDirectives() && !f.IsBatch() {
+		if code := f.nodes(); code != "" {
+			return code
+		}
 		if code := f.resolved(); code != "" {
 			return code
 		}
@@ -122,6 +125,23 @@ func (f field) called() string {
 	return fmt.Sprintf("called(field, %t, %s)", f.TypeReference.GQL.NonNull, method)
 }
 
+// nodes is the compiler of the field nodes of a connection, which has the nodes of the edges; "" for any other field.
+func (f field) nodes() string {
+	edges := f.of.Object.Definition.Fields.ForName("edges")
+	if f.Name != "nodes" || edges == nil || !strings.HasSuffix(f.of.Name, "Connection") {
+		return ""
+	}
+	node := templates.CurrentImports.LookupType(f.TypeReference.Elem().GO)
+	for _, one := range f.of.Object.Fields {
+		if one.Name == "edges" && one.IsVariable() && one.TypeReference.IsSlice() {
+			edge := templates.CurrentImports.LookupType(one.TypeReference.Elem().GO)
+			return fmt.Sprintf("nodesField(field, compile%s(known, field.SelectionSet), func(v *%s) []%s { return v.%s }, func(edge *%s) *%s { return &edge.Node })",
+				f.TypeReference.Definition.Name, f.of.GoType(), edge, one.GoFieldName, edge, node)
+		}
+	}
+	return ""
+}
+
 // resolved is the compiler of a field whose resolver returns an object or a list of objects; "" for any other.
 func (f field) resolved() string {
 	ref, kind := f.TypeReference, ""
@@ -144,7 +164,7 @@ func (f field) resolved() string {
 	if len(f.Args) > 0 {
 		arguments = "fc := graphql.GetFieldContext(ctx)\n"
 	}
-	return fmt.Sprintf("%s(field, %s, compile%s(field.SelectionSet), %s, func(ctx context.Context, ec *executionContext, %s *%s) (%s, error) {\n%sreturn %s\n})",
+	return fmt.Sprintf("%s(field, %s, compile%s(known, field.SelectionSet), %s, func(ctx context.Context, ec *executionContext, %s *%s) (%s, error) {\n%sreturn %s\n})",
 		kind, nulls(ref), of.Definition.Name, "(*executionContext)."+f.FieldContextFunc(), object, f.of.GoType(), templates.CurrentImports.LookupType(ref.GO), arguments, "ec.Resolvers."+f.ShortInvocation())
 }
 
@@ -188,7 +208,7 @@ func (f field) plain() string {
 // nor a slice of structs.
 func (f field) plainObject() string {
 	ref, goType := f.TypeReference, f.of.GoType()
-	compiled := fmt.Sprintf("compile%s(field.SelectionSet)", ref.Definition.Name)
+	compiled := fmt.Sprintf("compile%s(known, field.SelectionSet)", ref.Definition.Name)
 	look := func(t *config.TypeReference) string { return templates.CurrentImports.LookupType(t.GO) }
 	switch {
 	case ref.IsPtr() && ref.Elem().IsStruct() && !ref.GQL.NonNull:
