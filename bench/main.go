@@ -31,7 +31,7 @@ const (
 )
 
 // rowNames are the values that --only accepts.
-var rowNames = []string{"badge", "feed", "sockets", "crowd", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
+var rowNames = []string{"badge", "feed", "operations", "sockets", "crowd", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
 
 // longRow takes minutes even with --quick, which therefore leaves it out unless --only names it.
 const longRow = "everyone"
@@ -252,8 +252,8 @@ func (b *bench) measure(ctx context.Context) error {
 		wanted  bool
 		measure func(context.Context) error
 	}{
-		{"what the peers read", b.wants("badge") || b.wants("feed") || b.wants("sockets"), b.prepare},
-		{"queries", b.wants("badge") || b.wants("feed"), b.measureQueries},
+		{"what the peers read", b.wants("badge") || b.wants("feed") || b.wants("operations") || b.wants("sockets"), b.prepare},
+		{"queries", b.wants("badge") || b.wants("feed") || b.wants("operations"), b.measureQueries},
 		{"sockets", b.wants("sockets"), b.measureSockets},
 		{"crowd", b.wants("crowd"), b.measureCrowd},
 		{"import", b.wants("import"), b.measureImport},

@@ -88,7 +88,12 @@ func (b *bench) measureQueries(ctx context.Context) error {
 		}
 	}
 	if b.wants("feed") {
-		return b.measureFeeds(ctx, server, bun, mercurius, gqlgen)
+		if err := b.measureFeeds(ctx, server, bun, mercurius, gqlgen); err != nil {
+			return err
+		}
+	}
+	if b.wants("operations") {
+		return b.measureOperations(ctx, server)
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ type plan struct {
 // part is one field of the viewer, or the field of a subscription. Its key is the field's key in the answer, with the colon. write is
 // called only after read, if there is one, has succeeded.
 type part struct {
-	joint jointKind // how it is read for several viewers at once
-	first int       // the size of a page that is read jointly
+	joint jointKind  // how it can be read for several viewers at once
+	field *ast.Field // of a page; its arguments say whether the page is read jointly
 	key   []byte
 	write func(to []byte, c *content) []byte
 	// read reads the content of the part; nil if there is nothing to read.
@@ -167,11 +167,10 @@ func (p *plan) append(to []byte, contents []content) []byte {
 	return append(to, p.after...)
 }
 
-// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
-// queries without variables: see transport.QuickSchema. The function does the work of Exec, and of everything between the
+// Quick returns a function that answers a hot query without the executor; nil for a query that is not hot. See transport.QuickSchema. The function does the work of Exec, and of everything between the
 // transport and Exec: for example, it makes the loader in place of UseLoader. transport.Front has checked the token, the limits and
 // the document. If ok is false, nothing has been answered, and the caller uses the executor, which makes the error.
-func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
+func (h *hot) Quick(operation *ast.OperationDefinition, variables map[string]any) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plans.Of(operation)
 	if p == nil || p.field != nil {
 		return nil
@@ -184,7 +183,7 @@ func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context
 		if err != nil {
 			return to, false
 		}
-		contents, err := p.read(dataloader.With(ctx, h.r.Sources), h.r, viewer, nil)
+		contents, err := p.read(dataloader.With(ctx, h.r.Sources), h.r, viewer, variables)
 		if err != nil {
 			return to, false
 		}

@@ -102,12 +102,11 @@ func liveBoardPart(field *ast.Field) *part {
 	related, labelled := wanted.selectsRelations(), wanted.selectsLabels("Show")
 	reminded := len(wanted["Show.viewerHasReminder"]) > 0 || len(wanted["Show.remindsMe"]) > 0
 	joint := jointNot
-	first, top := topPageSize(field)
-	if top && !related && !labelled && !reminded {
+	if !related && !labelled && !reminded {
 		joint = jointBoard
 	}
 	return &part{
-		joint: joint, first: first,
+		joint: joint, field: field,
 		key:   graph.AppendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return c.board.append(to, write) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {

@@ -103,12 +103,11 @@ func homeFeedPart(field *ast.Field) *part {
 	related := wanted.selectsRelations()
 	labelled := wanted.selectsLabels("Post")
 	joint := jointNot
-	first, top := topPageSize(field)
-	if top && !engaged && !related && !labelled {
+	if !engaged && !related && !labelled {
 		joint = jointFeed
 	}
 	return &part{
-		joint: joint, first: first,
+		joint: joint, field: field,
 		key:   graph.AppendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return c.feed.append(to, write) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {

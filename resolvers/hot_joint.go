@@ -36,48 +36,61 @@ const (
 const maxJointPage = 50
 
 // topPageSize returns the size of the page that a field requests, if it begins at the top of the list: then the field has no argument but
-// first. ok is false for any other page, and for a page larger than maxJointPage. The value of a variable is not known here, so ok is
-// false for a variable.
-func topPageSize(field *ast.Field) (first int, ok bool) {
-	for _, given := range field.Arguments {
-		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
+// first. ok is false for any other page, and for a page larger than maxJointPage.
+func topPageSize(field *ast.Field, variables map[string]any) (first int, ok bool) {
+	arguments := field.ArgumentMap(variables)
+	for name, value := range arguments {
+		if name != "first" && value != nil {
 			return 0, false
 		}
 	}
-	asked, err := argument(field.ArgumentMap(nil), "first", graph.UnmarshalInt)
+	asked, err := argument(arguments, "first", graph.UnmarshalInt)
 	if err == nil {
 		first, err = pageSize(asked)
 	}
 	return first, err == nil && first <= maxJointPage
 }
 
+// jointPlan is a plan with the sizes of its pages for some variables.
+type jointPlan struct {
+	*plan
+	sizes []int // of the parts, in their order; 0 for a part without a page
+}
+
 // Joint returns the plan of a query all of whose reads can be done jointly, that is for several requests at once; nil for any other
 // query. See transport.JointSchema.
-func (h *hot) Joint(operation *ast.OperationDefinition) any {
+func (h *hot) Joint(operation *ast.OperationDefinition, variables map[string]any) any {
 	p := h.plans.Of(operation)
 	if p == nil || p.field != nil {
 		return nil
 	}
-	reads := 0
-	for _, part := range p.parts {
+	reads, sizes := 0, make([]int, len(p.parts))
+	for i, part := range p.parts {
 		if part.read == nil {
 			continue
 		}
 		if part.joint == jointNot {
 			return nil
 		}
+		if part.field != nil {
+			size, top := topPageSize(part.field, variables)
+			if !top {
+				return nil
+			}
+			sizes[i] = size
+		}
 		reads++
 	}
 	if reads == 0 {
 		return nil
 	}
-	return p
+	return &jointPlan{p, sizes}
 }
 
 // jointAnswer is the answer to one request, while its parts are read.
 type jointAnswer struct {
 	request  *jointRequest
-	plan     *plan
+	plan     *jointPlan
 	viewer   *graph.Viewer
 	contents *[]content // of the parts, in their order
 	lacking  int        // how many parts are not read yet
@@ -106,7 +119,8 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	var reads jointReads
 	for i := range requests {
 		if viewer := h.knownViewer(requests[i].Context); viewer != nil {
-			answers = append(answers, jointAnswer{request: &requests[i], plan: requests[i].Operation.(*plan), viewer: viewer, contents: takeContents(viewer.Key, requests[i].Operation.(*plan))})
+			plan := requests[i].Operation.(*jointPlan)
+			answers = append(answers, jointAnswer{request: &requests[i], plan: plan, viewer: viewer, contents: takeContents(viewer.Key, plan.plan)})
 			reads.add(&answers[len(answers)-1])
 		}
 	}
@@ -120,7 +134,7 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 		case one.lacking == 0:
 			one.request.Text, one.request.OK = one.plan.append(one.request.Text, *one.contents), true
 		case unread != nil && one.plan.onlyBadges(): // the request must not wait for Redis a second time
-			one.request.Else = h.badgesOfFacts(one.plan, one.viewer)
+			one.request.Else = h.badgesOfFacts(one.plan.plan, one.viewer)
 		}
 		freeContents(one.contents)
 	}
@@ -138,9 +152,9 @@ func (r *jointReads) add(one *jointAnswer) {
 		case jointBadges:
 			r.badges, r.ofBadges = append(r.badges, one.viewer.Number), append(r.ofBadges, place)
 		case jointFeed:
-			r.feeds, r.ofFeeds = append(r.feeds, feed.NewestRequest{Reader: one.viewer.Number, First: part.first}), append(r.ofFeeds, place)
+			r.feeds, r.ofFeeds = append(r.feeds, feed.NewestRequest{Reader: one.viewer.Number, First: one.plan.sizes[i]}), append(r.ofFeeds, place)
 		case jointBoard:
-			page := live.FirstPageRequest{Viewer: one.viewer.Number, First: part.first, Device: deviceName(one.request.Context)}
+			page := live.FirstPageRequest{Viewer: one.viewer.Number, First: one.plan.sizes[i], Device: deviceName(one.request.Context)}
 			r.boards, r.ofBoards = append(r.boards, page), append(r.ofBoards, place)
 		}
 	}

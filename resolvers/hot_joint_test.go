@@ -2,9 +2,13 @@ package resolvers
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vektah/gqlparser/v2/validator"
 
 	"tidings/graph"
 	"tidings/services"
@@ -22,7 +26,7 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 		`{ viewer { homeFeed(first: 51) { lastId } } }`:                                                             false,
 		`{ viewer { homeFeed(first: 0) { lastId } } }`:                                                              false,
 		`{ viewer { homeFeed(after: "x") { lastId } } }`:                                                            false,
-		`query($n: Int) { viewer { homeFeed(first: $n) { lastId } } }`:                                              false,
+		`query($n: Int) { viewer { homeFeed(first: $n) { lastId } } }`:                                              true,
 		`{ viewer { homeFeed(last: 3) { lastId } } }`:                                                               false,
 		`{ viewer { homeFeed { nodes { likeCount } } } }`:                                                           false,
 		`{ viewer { homeFeed { nodes { ref } } } }`:                                                                 false,
@@ -36,8 +40,38 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 		`subscription { badgesChanged { version } }`:                                                                false,
 		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                                           false,
 	} {
-		if got := h.Joint(parseQuery(t, query)) != nil; got != joint {
+		if got := h.Joint(parseQuery(t, query), nil) != nil; got != joint {
 			t.Errorf("%s: jointly %v", query, got)
+		}
+	}
+}
+
+// The values of the variables decide whether a page begins at the top, and how large it is.
+func TestWhichVariablesAreAnsweredJointly(t *testing.T) {
+	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
+	query := parseQuery(t, `query($n: Int = 7, $after: String) { viewer { badges { version } homeFeed(first: $n, after: $after) { lastId } liveBoard(after: $after) { end } } }`)
+	for _, one := range []struct {
+		variables map[string]any
+		sizes     []int // nil: not jointly
+	}{
+		{map[string]any{"n": json.Number("20")}, []int{0, 20, defaultFirst}},
+		{map[string]any{"n": json.Number("50"), "after": nil}, []int{0, 50, defaultFirst}},
+		{map[string]any{"n": nil}, []int{0, defaultFirst, defaultFirst}},
+		{map[string]any{}, []int{0, 7, defaultFirst}},
+		{map[string]any{"n": json.Number("51")}, nil},
+		{map[string]any{"n": json.Number("0")}, nil},
+		{map[string]any{"n": json.Number("3"), "after": "x"}, nil},
+	} {
+		variables, err := validator.VariableValues(schemaOf(), query, one.variables)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joint, _ := h.Joint(query, variables).(*jointPlan)
+		switch {
+		case (joint != nil) != (one.sizes != nil):
+			t.Errorf("%v: jointly %v", one.variables, joint != nil)
+		case joint != nil && !slices.Equal(joint.sizes, one.sizes):
+			t.Errorf("%v: pages of %v, want %v", one.variables, joint.sizes, one.sizes)
 		}
 	}
 }
@@ -54,7 +88,7 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	}
 	alice, bob, carol := bearer("alice", services.ScopeViewer), bearer("bob", services.ScopeViewer), bearer("carol", services.ScopeViewer)
 	for name, ctx := range map[string]context.Context{"alice": alice, "bob": bob} { // carol has no document
-		if _, ok := h.Quick(parseQuery(t, operations[0]))(ctx, nil); !ok {
+		if _, ok := h.Quick(parseQuery(t, operations[0]), nil)(ctx, nil); !ok {
 			t.Fatalf("%s is not answered", name)
 		}
 	}
@@ -62,8 +96,8 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	var quick []func(context.Context, []byte) ([]byte, bool)
 	add := func(ctx context.Context, text string) {
 		operation := parseQuery(t, text)
-		requests = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation), Text: []byte("before ")})
-		quick = append(quick, h.Quick(operation))
+		requests = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation, nil), Text: []byte("before ")})
+		quick = append(quick, h.Quick(operation, nil))
 	}
 	for _, text := range operations {
 		for _, ctx := range []context.Context{alice, carol, bob, alice} {
@@ -113,11 +147,11 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 		for _, key := range []string{"reader", "full", "empty"} {
 			ctx := services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
 			operation := parseQuery(t, text)
-			answer, ok := h.Quick(operation)(ctx, nil) // it also prepares the data that a joint read needs
+			answer, ok := h.Quick(operation, nil)(ctx, nil) // it also prepares the data that a joint read needs
 			if !ok {
 				t.Fatalf("%s is not answered: %s", key, text)
 			}
-			requests, want = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation)}), append(want, string(answer))
+			requests, want = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation, nil)}), append(want, string(answer))
 		}
 	}
 	if !strings.Contains(want[3], `"late":true`) {
@@ -148,11 +182,11 @@ func TestJointAnswersWithoutRedis(t *testing.T) {
 	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
 	ctx := services.WithViewer(t.Context(), services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeViewer}})
 	alone, beside := parseQuery(t, `{ viewer { id badges { total { value } } } }`), parseQuery(t, `{ viewer { badges { total { value } } homeFeed { lastId } } }`)
-	want, ok := h.Quick(alone)(ctx, nil)
+	want, ok := h.Quick(alone, nil)(ctx, nil)
 	if !ok {
 		t.Fatal("alice is not answered")
 	}
-	requests := []jointRequest{{Context: ctx, Operation: h.Joint(alone)}, {Context: ctx, Operation: h.Joint(beside)}}
+	requests := []jointRequest{{Context: ctx, Operation: h.Joint(alone, nil)}, {Context: ctx, Operation: h.Joint(beside, nil)}}
 	h.AnswerJointly(t.Context(), requests)
 	if requests[0].OK || requests[0].Else == nil || requests[1].OK || requests[1].Else != nil {
 		t.Fatalf("%+v", requests)

@@ -12,16 +12,16 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Quick appends the data of the answer to one operation without variables. If it cannot, it returns the buffer and false: bytes
+// Quick appends the data of the answer to one operation with its variables. If it cannot, it returns the buffer and false: bytes
 // that it has appended are dropped, and the executor answers, with all errors. The context has the viewer.
 type Quick = func(ctx context.Context, to []byte) ([]byte, bool)
 
 // QuickSchema is a schema that answers some operations without the executor. Such an answer must equal the executor's byte for
 // byte, because either may answer the same request.
 type QuickSchema interface {
-	// Quick returns nil for an operation that needs the executor. The Front keeps the result with the bytes of the request's body,
-	// and calls it for every viewer who sends these bytes.
-	Quick(operation *ast.OperationDefinition) Quick
+	// Quick returns nil for an operation that needs the executor. variables are as the executor would have read them, and are not changed.
+	// The Front keeps the result with the bytes of the request's body, and calls it for every viewer who sends these bytes.
+	Quick(operation *ast.OperationDefinition, variables map[string]any) Quick
 }
 
 // Front serves a listener. It answers plain requests itself: POST /graphql by HTTP/1.1 with headers of no special meaning, a
@@ -70,7 +70,8 @@ const (
 	// A head takes about 3 KB with the copies of its text, so this is enough for some 5,000 clients. If a head was forgotten, its
 	// token is verified again.
 	headsBytes = 16 << 20 // of remembered heads with their viewers
-	// Only the texts of bodies are counted. Applications send few different bodies without variables, so this is ample.
+	// Only the texts of bodies are counted. Applications send few different bodies but for cursors and IDs, and a body with these is not
+	// remembered, so this is ample.
 	requestsBytes = 256 << 10
 	frontPath     = "/graphql" // the path of plain requests
 )

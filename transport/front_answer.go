@@ -23,9 +23,10 @@ type knownRequest struct {
 	quick      Quick // nil: the executor or the HTTP server answers the request
 	joint      any   // the result of JointSchema.Joint; nil: it cannot be answered jointly
 	answerable bool  // it is a query that the front may answer; false: the HTTP server answers it
-	// The document and the price, for Limits. Neither depends on variables.
+	unique     bool  // its variables hardly come again: it is not remembered
+	// The document and the price, for Limits.
 	operation *graphql.OperationContext
-	price     int // the cost of the operation
+	price     int // the cost of the operation with its variables
 }
 
 // requestOf returns the request in the bytes of a body. Only queries are remembered: a mutation rarely comes twice, and a bad
@@ -35,7 +36,7 @@ func (f *Front) requestOf(body []byte) *knownRequest {
 		return known
 	}
 	known := f.readRequest(body)
-	if known.answerable {
+	if known.answerable && !known.unique {
 		f.knownRequests.put(body, known, 0)
 	}
 	return known
@@ -67,24 +68,45 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if operation == nil || operation.Operation != ast.Query {
 		return left
 	}
-	// With variables, the executor reads them and computes the price. The request is known to be a query, so the front may run the
-	// executor.
-	if len(operation.VariableDefinitions)+len(request.Variables) > 0 {
-		return &knownRequest{answerable: true}
+	variables, ok := f.queries.documents.readVariables(doc, operation, request)
+	// The executor reports what is wrong with them. The request is known to be a query, so the front may run the executor.
+	if !ok {
+		return &knownRequest{answerable: true, unique: true}
 	}
-	// Without variables the price is the same each time, so it is computed once, with the first request.
-	price := doc.costOf(operation, nil)
+	// The price of these bytes is the same each time, so it is computed once, with the first request.
+	price := doc.costOf(operation, variables)
 	if price > f.queries.documents.maxCost {
 		return left
 	}
 	known := &knownRequest{
-		answerable: true, quick: f.quick.Quick(operation), price: price,
-		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation},
+		answerable: true, unique: hasLongText(request.Variables), quick: f.quick.Quick(operation, variables), price: price,
+		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation, Variables: variables},
 	}
-	if f.loops != nil && known.quick != nil {
-		known.joint = f.loops.schema.Joint(operation)
+	// Loops answer remembered bodies only.
+	if f.loops != nil && known.quick != nil && !known.unique {
+		known.joint = f.loops.schema.Joint(operation, variables)
 	}
 	return known
+}
+
+// longText is the length of a text from which on it is taken for a cursor or an ID. Names of enums and categories are shorter.
+const longText = 24
+
+// hasLongText reports whether a value of JSON has a text that hardly comes again, such as a cursor.
+func hasLongText(value any) bool {
+	switch value := value.(type) {
+	case string:
+		return len(value) >= longText
+	case []any:
+		return slices.ContainsFunc(value, hasLongText)
+	case map[string]any:
+		for _, member := range value {
+			if hasLongText(member) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // frontRequest is one request that the front answers: its context, and its ID for errors, in one allocation.

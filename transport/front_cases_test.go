@@ -30,8 +30,19 @@ var frontCases = []struct {
 	{"Panics", false, rawRequest(queryBody("{ panics }"))},
 	{"Mutation", false, rawRequest(queryBody(`mutation { set(text: "a") }`))},
 	{"Subscription", false, rawRequest(queryBody("subscription { ticks }"))},
-	{"Variables", false, rawRequest(`{"query":"query($t: String!) { echo(text: $t) }","variables":{"t":"x"}}`)},
-	{"UselessVariables", false, rawRequest(`{"query":"{ who }","variables":{"t":"x"}}`)},
+	{"Variables", true, rawRequest(echoBody("String!", `{"t":"x"}`))},
+	{"UselessVariables", true, rawRequest(`{"query":"{ who }","variables":{"t":["x"]}}`)},
+	{"ADefault", true, rawRequest(echoBody(`String! = \"d\"`, `{}`))},
+	{"NoDefault", true, rawRequest(echoBody(`String = \"d\"`, `{"t":"x","u":null}`))},
+	{"ALongText", true, rawRequest(echoBody("String!", `{"t":"`+strings.Repeat("long ", 50)+`"}`))},
+	{"TheVariableTwice", true, rawRequest(echoBody("String!", `{"t":"x","t":"y"}`))},
+	{"ANumber", false, rawRequest(echoBody("String!", `{"t":5}`))},
+	{"AList", false, rawRequest(echoBody("String!", `{"t":["x"]}`))},
+	{"ANull", false, rawRequest(echoBody("String!", `{"t":null}`))},
+	{"ANullInPlaceOfADefault", false, rawRequest(echoBody(`String = \"d\"`, `{"t":null}`))},
+	{"NoVariable", false, rawRequest(echoBody("String!", `{}`))},
+	{"VariablesThatAreNone", false, rawRequest(echoBody("String!", `[]`))},
+	{"AnotherType", false, rawRequest(echoBody("Int!", `{"t":5}`))},
 	{"Extensions", false, rawRequest(`{"query":"{ who }","extensions":{"a":1}}`)},
 	{"UnknownField", false, rawRequest(queryBody("{ nobody }"))},
 	{"Syntax", false, rawRequest(queryBody("{ who "))},
@@ -87,6 +98,11 @@ var frontCases = []struct {
 	{"LongContentType", false, rawRequest(queryBody("{ who }"), "Content-Type: application/json; a="+strings.Repeat("a", maxMediaHeader))},
 	{"LongHeader", false, rawRequest(queryBody("{ who }"), "X-A: "+strings.Repeat("b", 10<<10))},
 	{"Garbage", false, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 nothing\r\n\r\n"},
+}
+
+// echoBody is the body of a query that echoes a variable of a type.
+func echoBody(kind, variables string) string {
+	return `{"query":"query($t: ` + kind + `) { echo(text: $t) }","variables":` + variables + `}`
 }
 
 // manyHeaders returns count lines of different headers.

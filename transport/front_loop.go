@@ -10,8 +10,8 @@ import (
 // JointSchema is a QuickSchema that answers several requests of different viewers with one read.
 type JointSchema interface {
 	QuickSchema
-	// Joint returns the data that AnswerJointly needs for an operation without variables; nil if it must be answered separately.
-	Joint(operation *ast.OperationDefinition) any
+	// Joint returns the data that AnswerJointly needs for an operation with its variables; nil if it must be answered separately.
+	Joint(operation *ast.OperationDefinition, variables map[string]any) any
 	// AnswerJointly appends the data of each answer to its Text, as Quick would, and sets its OK. It waits only for Redis, and
 	// never for a rebuild or for SQL.
 	AnswerJointly(ctx context.Context, requests []JointRequest)

@@ -17,11 +17,11 @@ import (
 // panickingSchema panics when it compiles a field with the alias boom.
 type panickingSchema struct{ *quickSchema }
 
-func (s panickingSchema) Quick(operation *ast.OperationDefinition) Quick {
+func (s panickingSchema) Quick(operation *ast.OperationDefinition, variables map[string]any) Quick {
 	if field, ok := operation.SelectionSet[0].(*ast.Field); ok && field.Alias == "boom" {
 		panic("while it compiles")
 	}
-	return s.quickSchema.Quick(operation)
+	return s.quickSchema.Quick(operation, variables)
 }
 
 // lockedText keeps what is written to it.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,5 +145,23 @@ func TestTextMemory(t *testing.T) {
 	}
 	if _, known := m.get(text(70)); known {
 		t.Error("another text with the same hash was found")
+	}
+}
+
+// Bodies with variables are remembered, but not those with a text that hardly comes again: it would push out the others.
+func TestFrontRemembersBodiesThatComeAgain(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	for body, remembered := range map[string]bool{
+		queryBody("{ who }"):                true,
+		echoBody("String!", `{"t":"LIKE"}`): true,
+		echoBody("String!", `{"t":"x","u":[[{"a":5},"`+strings.Repeat("x", longText-1)+`"]]}`): true,
+		echoBody("String!", `{"t":"x","u":[[{"a":"`+strings.Repeat("x", longText)+`"}]]}`):     false,
+		echoBody("String!", `{"t":"`+strings.Repeat("x", longText)+`"}`):                       false,
+		echoBody("String!", `{"t":5}`): false, // the executor refuses it
+	} {
+		f.send(f.frontAddress, 1, rawRequest(body))
+		if _, known := f.front.knownRequests.get([]byte(body)); known != remembered {
+			t.Errorf("%s: remembered %v", body, known)
+		}
 	}
 }

@@ -27,7 +27,7 @@ import (
 	"tidings/services"
 )
 
-// quickSchema answers { who } and { hello } without the executor, and counts these answers.
+// quickSchema answers { who }, { hello } and { echo(text: $t) } without the executor, and counts these answers.
 type quickSchema struct {
 	*testSchema
 	answered atomic.Int64                                               // the number of these answers
@@ -35,9 +35,10 @@ type quickSchema struct {
 	joint    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setBeforeBatch
 }
 
-func (s *quickSchema) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) ([]byte, bool) {
+func (s *quickSchema) Quick(operation *ast.OperationDefinition, variables map[string]any) func(ctx context.Context, to []byte) ([]byte, bool) {
 	field, _ := operation.SelectionSet[0].(*ast.Field)
-	if len(operation.SelectionSet) > 1 || field.Name != "who" && field.Name != "hello" {
+	echoes := field.Name == "echo" && len(operation.VariableDefinitions) > 0
+	if len(operation.SelectionSet) > 1 || field.Name != "who" && field.Name != "hello" && !echoes {
 		return nil
 	}
 	return func(ctx context.Context, to []byte) ([]byte, bool) {
@@ -47,15 +48,18 @@ func (s *quickSchema) Quick(operation *ast.OperationDefinition) func(ctx context
 		s.answered.Add(1)
 		viewer, _ := services.ViewerFrom(ctx)
 		value := s.hello
-		if field.Name == "who" {
+		switch field.Name {
+		case "who":
 			value = viewer.Key + "@" + viewer.Device
+		case "echo":
+			value = field.ArgumentMap(variables)["text"].(string)
 		}
 		return fmt.Appendf(to, `{%q:%q}`, field.Alias, value), true
 	}
 }
 
-func (s *quickSchema) Joint(operation *ast.OperationDefinition) any {
-	if quick := s.Quick(operation); quick != nil {
+func (s *quickSchema) Joint(operation *ast.OperationDefinition, variables map[string]any) any {
+	if quick := s.Quick(operation, variables); quick != nil {
 		return quick
 	}
 	return nil

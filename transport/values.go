@@ -8,6 +8,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/validator"
 
 	"tidings/services"
 )
@@ -42,11 +43,8 @@ func createOperation(
 	}
 	// The client's own values are checked even if the executor has found a fault, because the executor's message may show a
 	// converted value.
-	for _, variable := range operation.Operation.VariableDefinitions {
-		value, given := request.Variables[variable.Variable]
-		if fault := wrongValue(documents.schema, variable.Type, value, variablePath(variable.Variable)); given && fault != nil {
-			return operation, 0, gqlerror.List{fault}
-		}
+	if fault := documents.wrongVariable(operation.Operation, request); fault != nil {
+		return operation, 0, gqlerror.List{fault}
 	}
 	if len(faults) > 0 {
 		return operation, 0, faults
@@ -57,6 +55,33 @@ func createOperation(
 			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.maxCost))
 	}
 	return operation, price, nil
+}
+
+// readVariables returns the variables of a request as the executor reads them, with the defaults. ok is false if anything is wrong with
+// them: the executor reports what.
+func (d *documents) readVariables(doc *document, operation *ast.OperationDefinition, request *params) (variables map[string]any, ok bool) {
+	// The executor would panic for a value that no check has foreseen, and the HTTP server would recover.
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	if doc.wrongNull(request) != nil || d.wrongVariable(operation, request) != nil {
+		return nil, false
+	}
+	variables, err := validator.VariableValues(d.schema, operation, request.Variables)
+	return variables, err == nil
+}
+
+// wrongVariable returns the error for the first variable of an operation with a value of the wrong kind; nil if there is none.
+func (d *documents) wrongVariable(operation *ast.OperationDefinition, request *params) *gqlerror.Error {
+	for _, variable := range operation.VariableDefinitions {
+		value, given := request.Variables[variable.Variable]
+		if fault := wrongValue(d.schema, variable.Type, value, variablePath(variable.Variable)); given && fault != nil {
+			return fault
+		}
+	}
+	return nil
 }
 
 // operationNameError is the error for a document from which the operation to run cannot be chosen.
