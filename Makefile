@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## serve on http://127.0.0.1:8080 with SQLite in ./data; tidings --help lists the flags
-	go run .
+	go run -v .
 
 # RACE=1 runs the tests under the race detector, as CI and nightly do. They take two to three times the processor time with it.
 # It watches all but SQLite and its C library, which were translated from C, and the interpreter of the embedded Redis:

@@ -152,10 +152,11 @@ func TestGroupsAreMeasuredInBothCountingWays(t *testing.T) {
 		way.lateness = series{{rate: 100, p99: 150 * time.Millisecond}}
 		way.others.before = series{{rate: 3000, p50: time.Millisecond, p99: 2 * time.Millisecond}}
 		way.others.during = series{{rate: 1000, p50: 2 * time.Millisecond, p99: 8 * time.Millisecond}}
+		way.rush.before, way.rush.during = way.others.before, series{{rate: 500, p50: 6 * time.Millisecond, p99: 10 * time.Millisecond}}
 	}
 	b.reportGroup(ways)
 	lines := b.report.lines
-	if len(lines) != 10 || lines[0].value != 150 || lines[1].value != 2 || lines[2].value != 4 || lines[3].value != 3 || lines[3].goal.verdict(3) != "no" {
+	if len(lines) != 16 || lines[4].value != 6 || lines[5].value != 5 || lines[6].value != 6 || lines[0].value != 150 || lines[1].value != 2 || lines[2].value != 4 || lines[3].value != 3 || lines[3].goal.verdict(3) != "no" {
 		t.Errorf("%+v", b.report.lines)
 	}
 }

@@ -198,7 +198,7 @@ func placeholders(rows, columns int) string {
 
 // line compares a load with its floor.
 func (f *insertFloor) line(what string, ours series) line {
-	return line{what: what, limit: whoInserts, ours: formatRate(ours), theirs: formatRate(f.values), value: ratio(ours.rate(), f.values.rate()), unit: "x"}
+	return line{what: what, limit: whoInserts, ours: formatRateAndCPU(ours), theirs: formatRateAndCPU(f.values), value: ratio(ours.rate(), f.values.rate()), unit: "x"}
 }
 
 // readTables reads all rows of all tables.

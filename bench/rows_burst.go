@@ -104,6 +104,25 @@ func (b *bench) runBurstRounds(ctx context.Context, _ site, server *program) err
 	return nil
 }
 
+// measureCPU begins to measure the processor time of a process. The result returns the time for each of n things since then; it is negative
+// if the time is not known.
+func measureCPU(pid int) (each func(n int) time.Duration) {
+	before, err := processorTime(pid)
+	return func(n int) time.Duration {
+		after, failed := processorTime(pid)
+		if err != nil || failed != nil || n == 0 {
+			return -1
+		}
+		return (after - before) / time.Duration(n)
+	}
+}
+
+// withCPU returns the sample with the processor time of the server for one event.
+func (s sample) withCPU(each time.Duration) sample {
+	s.cpu = each
+	return s
+}
+
 // rateOf returns a sample with the rate of a number of events that together took this time.
 func rateOf(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)

@@ -234,8 +234,8 @@ func (b *bench) reportCrowd(people int, arrived series, before, open, after crow
 			value: ratio(float64(after.goroutines), float64(before.goroutines)), unit: "x", goal: atMost(1.05, "back to the start (<= 1.05 x)"),
 		},
 		line{
-			what: name + ": memory after all have closed", limit: "while they were open", ours: megabytes(after.resident), theirs: megabytes(open.resident),
-			value: float64(after.resident-before.resident) / megabyte, unit: "MB more than before",
+			what: name + ": memory after all have closed", limit: "before they opened", ours: megabytes(after.resident) + ", open " + megabytes(open.resident), theirs: megabytes(before.resident),
+			value: ratio(float64(after.resident), float64(before.resident)), unit: "x", goal: atMost(1.05, "back to the start (<= 1.05 x)"),
 		})
 	b.report.details = append(b.report.details, detail{what: name, who: "an announcement, from the mutation to all of them", values: arrived})
 }

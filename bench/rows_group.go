@@ -17,7 +17,7 @@ type countingWay struct {
 	lateness, latenessUnderLoad series      // time from a mutation's answer until everybody's count is right: alone, and while others send requests
 	most                        series      // the rate of messages when everybody talks as fast as they can
 	others                      rushResults // others' badge query: before the group talks, while it talks at its pace, and the floor
-	rush                        series      // others' badge query while everybody talks as fast as they can
+	rush                        rushResults // the same while everybody talks as fast as they can
 }
 
 // countingWays returns the two ways to count.
@@ -105,15 +105,17 @@ func (b *bench) measureGroupRound(ctx context.Context, server *program, way *cou
 	if err != nil {
 		return err
 	}
-	var rush sample
 	if _, err = g.measureTalk(ctx, func() (err error) {
-		rush, err = b.loadDuring(ctx, othersTarget(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
+		meanwhile, err = way.rush.addRush(ctx, b, server, before, func(ctx context.Context) error { return g.talk(ctx, 0) })
 		return err
 	}); err != nil {
 		return err
 	}
+	if err := way.rush.addFloor(ctx, b, server, alone, meanwhile); err != nil {
+		return err
+	}
 	for into, result := range map[*series]sample{
-		&way.lateness: late, &way.latenessUnderLoad: lateAmong, &way.most: most, &way.rush: rush,
+		&way.lateness: late, &way.latenessUnderLoad: lateAmong, &way.most: most,
 	} {
 		*into = append(*into, result)
 	}
@@ -130,6 +132,7 @@ func (b *bench) reportGroup(ways []*countingWay) {
 				value: float64(way.lateness.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
 			}},
 			othersLines(name+", at "+formatRate(way.latenessUnderLoad), way.others),
+			othersLines(name+", as fast as they can", way.rush),
 			[]line{{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + formatMilliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"}})
 		for _, one := range []struct {
 			who    string
@@ -138,7 +141,7 @@ func (b *bench) reportGroup(ways []*countingWay) {
 			{"a message a second each, until everyone's number is right", way.lateness}, {"the same while others ask", way.latenessUnderLoad},
 			{"as fast as they can, until everyone's number is right", way.most}, {"others' badge query before", way.others.before},
 			{"others' badge query at a message a second each", way.others.during}, {"the same reads " + whoComputes, way.others.computing},
-			{"others' badge query while they talk as fast as they can", way.rush},
+			{"others' badge query while they talk as fast as they can", way.rush.during}, {"the same reads " + whoComputes, way.rush.computing},
 		} {
 			b.report.details = append(b.report.details, detail{what: name, who: one.who, values: one.values})
 		}

@@ -115,6 +115,7 @@ func liker(i int) string { return "liker-" + strconv.Itoa(i) }
 // hotRecipient is an author whose posts are liked as fast as the server accepts likes.
 type hotRecipient struct {
 	api    *api
+	pid    int          // of the server
 	posts  []string     // their IDs
 	likers int          // how many users like
 	next   atomic.Int64 // the next pair of a user and a post
@@ -195,7 +196,7 @@ func (b *bench) runRecipientRounds(ctx context.Context, at site, server *program
 	if _, err := server.api.ingest(ctx, events); err != nil {
 		return err
 	}
-	h := &hotRecipient{api: server.api, likers: b.sizes.likers}
+	h := &hotRecipient{api: server.api, pid: server.pid(), likers: b.sizes.likers}
 	if err := h.post(ctx, b.sizes.posts); err != nil {
 		return err
 	}
@@ -275,15 +276,16 @@ func (b *bench) measureRecipientRound(ctx context.Context, server *program, h *h
 
 // measure returns how many likes a second were accepted while do ran.
 func (h *hotRecipient) measure(do func() error) (sample, error) {
-	before, start := h.taken.Load(), time.Now()
+	before, start, cpu := h.taken.Load(), time.Now(), measureCPU(h.pid)
 	err := do()
-	return sample{rate: float64(h.taken.Load()-before) / time.Since(start).Seconds(), cpu: -1, bytesPerEntry: nan}, err
+	taken := h.taken.Load() - before
+	return sample{rate: float64(taken) / time.Since(start).Seconds(), cpu: cpu(int(taken)), bytesPerEntry: nan}, err
 }
 
 func (b *bench) reportRecipient(r *recipientResults) {
 	const what = "likes on one person, in batches of 500"
 	b.report.lines = slices.Concat(b.report.lines,
-		[]line{{what: what + ": accepted", limit: "-", ours: formatRate(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")}, r.inserts.line(what+": accepted", r.alone)},
+		[]line{{what: what + ": accepted", limit: "-", ours: formatRateAndCPU(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")}, r.inserts.line(what+": accepted", r.alone)},
 		othersLines(what+", at "+formatRate(r.pacedLikes), r.paced),
 		othersLines(what+", as fast as they are taken", r.unpaced))
 	for _, one := range []struct {

@@ -10,9 +10,9 @@ import (
 // A build has a cache of its own, which is empty before and gone afterwards.
 func TestBuildCold(t *testing.T) {
 	folder, out := t.TempDir(), filepath.Join(t.TempDir(), "built")
-	took, err := buildCold(t.Context(), folder, "-o", out, "unicode/utf8")
-	if err != nil || took <= 0 {
-		t.Fatalf("%v, %v", took, err)
+	took, lines, err := buildCold(t.Context(), folder, "-o", out, "unicode/utf8")
+	if err != nil || took <= 0 || lines != 1 {
+		t.Fatalf("%v, %d lines, %v", took, lines, err)
 	}
 	if _, err := os.Stat(out); err != nil {
 		t.Error(err)
@@ -20,7 +20,7 @@ func TestBuildCold(t *testing.T) {
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("the cache is still there: %v, %v", left, err)
 	}
-	if _, err := buildCold(t.Context(), folder, "tidings/nothing"); err == nil || !strings.Contains(err.Error(), "tidings/nothing") {
+	if _, _, err := buildCold(t.Context(), folder, "tidings/nothing"); err == nil || !strings.Contains(err.Error(), "tidings/nothing") {
 		t.Errorf("a package that does not exist: %v", err)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {

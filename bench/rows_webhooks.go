@@ -153,7 +153,7 @@ func (b *bench) runWebhookRounds(ctx context.Context, servers []*hookServer) err
 	what := fmt.Sprintf("%d posts a second to %d followers", hookPosts, servers[0].readers)
 	for _, read := range reads {
 		b.report.lines = append(b.report.lines, line{
-			what: what + ", with a webhook: " + read.name, limit: "itself, without", ours: formatRate(read.with), theirs: formatRate(read.without),
+			what: what + ", with a webhook: " + read.name, limit: "itself, without", ours: formatRateAndCPU(read.with), theirs: formatRateAndCPU(read.without),
 			value: ratio(read.with.rate(), read.without.rate()), unit: "x the rate", goal: atLeast(0.9, ">= 0.9 x"),
 		})
 		b.report.details = append(b.report.details, detail{what: what, who: read.name + " without a webhook", values: read.without},

@@ -127,15 +127,15 @@ func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlE
 		if err := inserts.begin(ctx); err != nil {
 			return err
 		}
-		start := time.Now()
+		start, cpu := time.Now(), measureCPU(server.pid())
 		if err := sendBurst(ctx, server.api, burstEvents(size, people, posts, round)); err != nil {
 			return err
 		}
-		taken = append(taken, rateOf(size, time.Since(start)))
+		taken = append(taken, rateOf(size, time.Since(start)).withCPU(cpu(size)))
 		if err := server.api.waitForJobs(ctx); err != nil {
 			return err
 		}
-		done = append(done, rateOf(size, time.Since(start)))
+		done = append(done, rateOf(size, time.Since(start)).withCPU(cpu(size)))
 		if err := errors.Join(inserts.end(ctx, size), inserts.round(ctx)); err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlE
 func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, done series, inserts *insertFloor) {
 	ingest := "ingest of mixed events, " + engine.name
 	b.report.lines = append(b.report.lines, line{
-		what: ingest, limit: "-", ours: formatRate(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+formatThousands(int64(engine.events))+" a second"),
+		what: ingest, limit: "-", ours: formatRateAndCPU(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+formatThousands(int64(engine.events))+" a second"),
 	}, inserts.line(ingest, taken))
 	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done},
 		detail{what: ingest, who: whoInserts, values: inserts.values})

@@ -150,7 +150,8 @@ func (t *terminal) interrupt() error {
 	}
 }
 
-// makeBinFolder makes a folder with the programs that a reader has: tidings, and a go command that runs tidings for "go run .".
+// makeBinFolder makes a folder with the programs that a reader has: tidings, and a go command that runs tidings for "go run ." and
+// "go run -v .".
 func makeBinFolder(tb testing.TB) (folder string, err error) {
 	program, err := world.Program()
 	if err != nil {
@@ -164,6 +165,6 @@ func makeBinFolder(tb testing.TB) (folder string, err error) {
 	if err != nil {
 		return "", err
 	}
-	script := strings.ReplaceAll("#!/bin/sh\nif [ \"$1 $2\" = 'run .' ]; then shift 2; exec tidings \"$@\"; fi\nexec REAL \"$@\"\n", "REAL", real)
+	script := strings.ReplaceAll("#!/bin/sh\nif [ \"$1 $2\" = 'run .' ]; then shift 2; exec tidings \"$@\"; fi\nif [ \"$1 $2 $3\" = 'run -v .' ]; then shift 3; exec tidings \"$@\"; fi\nexec REAL \"$@\"\n", "REAL", real)
 	return folder, os.WriteFile(filepath.Join(folder, "go"), []byte(script), 0o700)
 }
