@@ -25,7 +25,7 @@ func (b *bench) measureOperations(ctx context.Context, server *program) error {
 		if err != nil {
 			return err
 		}
-		compiled, executed := b.contender("compiled", server, query, 200).profileAs(one.what), b.contender("left to the executor", server, left, 200)
+		compiled, executed := b.contender("compiled", server, query, 200).profileAs(one.what), b.contender("left to the executor", server, left, 200).profileAs(one.what+", left to the executor")
 		floor := b.contender(whoBareServer, bare, query, 200)
 		err = b.compete(ctx, one.what, compiled, executed, floor)
 		bare.stop()
