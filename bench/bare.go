@@ -90,7 +90,8 @@ func newBareWriter(length int) *bareWriter {
 	return &bareWriter{frame: appendFrame(nil, opText, append(text, '}'), false)}
 }
 
-// accept takes connections, writes a first frame to each, and keeps them open until the listener is closed.
+// accept takes connections until the listener is closed, and returns the listener's error. It writes a first frame to each connection and
+// keeps it in conns, where it stays open.
 func (b *bareWriter) accept(listener net.Listener) error {
 	for {
 		conn, err := listener.Accept()

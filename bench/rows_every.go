@@ -148,8 +148,8 @@ type everyBadges struct {
 	Dots          []struct{ Lit bool }
 }
 
-// darkSource names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything is lit.
-func (l everyBadges) darkSource() string {
+// firstMissing names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything is lit.
+func (l everyBadges) firstMissing() string {
 	counts := map[string]badgeCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
 		"like": l.Notifications.Like, "comment": l.Notifications.Comment, "mention": l.Notifications.Mention, "follow": l.Notifications.Follow,
@@ -174,7 +174,7 @@ func checkLit(ctx context.Context, a *api, key string) error {
 	if err := a.do(ctx, "dev:"+key, everyQuery, nil, &data); err != nil {
 		return err
 	}
-	if dark := data.Viewer.Badges.darkSource(); dark != "" {
+	if dark := data.Viewer.Badges.firstMissing(); dark != "" {
 		return fmt.Errorf("not every source is lit: %s", dark)
 	}
 	return nil

@@ -32,7 +32,7 @@ func TestSourcesWithoutACountAreNamed(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &badges); err != nil {
 			t.Fatal(err)
 		}
-		if got := badges.darkSource(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+		if got := badges.firstMissing(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("without %s: %q", changed, got)
 		}
 	}

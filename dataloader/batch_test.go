@@ -152,12 +152,12 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 	}
 }
 
-// aKey is a type of keys for ReadShared.
-type aKey string
+// testKey is a type of keys for ReadShared.
+type testKey string
 
 func TestSharedIsReadOnceAResponse(t *testing.T) {
 	read := 0
-	ask := func(ctx context.Context, key aKey) int {
+	ask := func(ctx context.Context, key testKey) int {
 		value, err := ReadShared(ctx, key, func(context.Context) (int, error) {
 			read++
 			return len(key), nil
@@ -168,7 +168,7 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 		return value
 	}
 	ctx := With(t.Context(), newSource().sources())
-	for _, key := range []aKey{"one", "one", "three"} {
+	for _, key := range []testKey{"one", "one", "three"} {
 		if got := ask(ctx, key); got != len(key) {
 			t.Errorf("%s is read as %d", key, got)
 		}

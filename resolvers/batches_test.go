@@ -116,7 +116,7 @@ func (c *filledWorld) restart(copies bool) {
 		world = c.made.AnotherNodeWith(forgetful{c.made.Redis}, nil)
 	}
 	c.api = newAPIOn(c.t, world, 0, 0) // it registers the node caches of features
-	_, err := world.Caches.Log.RunOnce(c.t.Context())
+	_, err := world.Caches.Changelog.RunOnce(c.t.Context())
 	c.Must(err)
 	if c.remembersReader {
 		c.must("reader", "{ viewer { __typename } }", nil)

@@ -171,7 +171,7 @@ func (c *filledWorld) fillShows(reader string) {
 		}
 	}
 	c.mustIngest(events...)
-	_, err := c.Caches.Log.RunOnce(c.t.Context())
+	_, err := c.Caches.Changelog.RunOnce(c.t.Context())
 	c.Must(err)
 }
 

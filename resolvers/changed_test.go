@@ -227,7 +227,7 @@ func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
 		b := newAPIOn(t, w.AnotherNode(), 10, 5)
 		for _, name := range []string{"one", "two", "three"} {
 			got := a.must("alice", fmt.Sprintf(`mutation { setProfile(input: {name: %q}) { user { name } } }`, name), nil)
-			_, err := b.Caches.Log.RunOnce(t.Context())
+			_, err := b.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)
 			there := b.must("bob", `{ node(id: "user:alice") { ... on User { name } } }`, nil)
 			if got.at("setProfile", "user", "name") != name || there.at("node", "name") != name {

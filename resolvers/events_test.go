@@ -114,9 +114,9 @@ func (s *openSubscription) waitForEvent() map[string]any {
 	return data
 }
 
-// eventInBatches makes up to five events, until one of them takes no more reads than a response may. It fails the test if none does. An event
+// eventWithFewReads makes up to five events, until one of them takes no more reads than a response may. It fails the test if none does. An event
 // may seem to take more: opening the subscription causes a read of its own, which may run at the same time as an event.
-func (s *openSubscription) eventInBatches(t *testing.T, when string) (data map[string]any) {
+func (s *openSubscription) eventWithFewReads(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
 	var trips int
@@ -185,7 +185,7 @@ func (c *filledWorld) eventCosts(t *testing.T, field *ast.FieldDefinition, thing
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)
 	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.selector.selectAllFields(c.selector.schema.Types[field.Type.Name()], "Viewer")+" }") // without the viewer, whose lists are those of queries
-	data := s.eventInBatches(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
+	data := s.eventWithFewReads(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
 	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
 		t.Errorf("the event has %d shows, want %d", len(shows), things)
 	}

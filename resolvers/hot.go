@@ -46,14 +46,14 @@ type part struct {
 	joint jointKind  // how it can be read for several viewers at once
 	field *ast.Field // of a page; its arguments say whether the page is read jointly
 	key   []byte
-	write func(to []byte, c *content) []byte
-	// read reads the content of the part; nil if there is nothing to read.
-	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
+	write func(to []byte, c *partValue) []byte
+	// read reads the value of the part; nil if there is nothing to read.
+	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *partValue) error
 }
 
-// content is the value that a part is written from. Each part has a content of its own, and uses the one field for its kind. So parts
+// partValue is the value that a part is written from. Each part has one of its own, and uses the one field for its kind. So parts
 // can be read at the same time without a lock. Badges of a subscription come from its channel, without a read.
-type content struct {
+type partValue struct {
 	key    string // the key of the viewer
 	badges shownBadges
 	feed   shownFeed
@@ -69,11 +69,11 @@ var viewerParts = map[string]func(*ast.Field) *part{
 	"id": func(field *ast.Field) *part {
 		return &part{
 			key:   graph.AppendKey(nil, field),
-			write: func(to []byte, c *content) []byte { return appendID(to, services.ViewerType, c.key) },
+			write: func(to []byte, c *partValue) []byte { return appendID(to, services.ViewerType, c.key) },
 		}
 	},
 	"__typename": func(field *ast.Field) *part {
-		return &part{key: graph.AppendKey(nil, field), write: func(to []byte, _ *content) []byte { return append(to, `"Viewer"`...) }}
+		return &part{key: graph.AppendKey(nil, field), write: func(to []byte, _ *partValue) []byte { return append(to, `"Viewer"`...) }}
 	},
 }
 
@@ -147,7 +147,7 @@ func viewerPlan(viewer *ast.Field) *plan {
 
 // response writes the whole answer into a buffer that is large enough from the beginning. A buffer that is too small is copied, and a
 // page of a feed would need that several times.
-func (p *plan) response(contents []content) *graphql.Response {
+func (p *plan) response(contents []partValue) *graphql.Response {
 	size := 512
 	for i := range contents {
 		size += contents[i].feed.size() + contents[i].board.size()
@@ -156,7 +156,7 @@ func (p *plan) response(contents []content) *graphql.Response {
 }
 
 // append writes the data of the answer. contents has one element for each part, in their order.
-func (p *plan) append(to []byte, contents []content) []byte {
+func (p *plan) append(to []byte, contents []partValue) []byte {
 	to = append(to, p.before...)
 	for i, part := range p.parts {
 		if i > 0 {
@@ -194,8 +194,8 @@ func (h *hot) Quick(operation *ast.OperationDefinition, variables map[string]any
 // read reads all parts. Several parts are read in parallel, as in the executor, so that the parts together take the time of one round
 // trip. The viewer's ID and type need no read. An error of one part is an error of all: then the executor answers the whole operation,
 // with every error in its place. The viewer is a parameter, because otherwise every part would look it up in the context again.
-func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
-	contents := make([]content, len(p.parts))
+func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]partValue, error) {
+	contents := make([]partValue, len(p.parts))
 	reading, last := 0, 0
 	for i, part := range p.parts {
 		contents[i].key = viewer.Key
@@ -221,7 +221,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 
 // readContent reads a part. It turns a panic into an error: then the executor runs into the panic again and reports it. Without this, a
 // panic in a goroutine of read would end the process, because the executor recovers only in its own goroutine.
-func (p *part) readContent(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
+func (p *part) readContent(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *partValue) (err error) {
 	if p.read == nil {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 			if !open {
 				return nil
 			}
-			return p.response([]content{{badges: shownBadges{badges, key}}})
+			return p.response([]partValue{{badges: shownBadges{badges, key}}})
 		case <-ctx.Done():
 			return nil
 		}

@@ -26,7 +26,7 @@ func badgesPart(field *ast.Field) *part {
 	return &part{
 		joint: jointBadges,
 		key:   graph.AppendKey(nil, field),
-		write: func(to []byte, c *content) []byte {
+		write: func(to []byte, c *partValue) []byte {
 			if !named {
 				return write(to, c.badges.Badges)
 			}
@@ -35,7 +35,7 @@ func badgesPart(field *ast.Field) *part {
 			c.named.Key = c.badges.key
 			return write(to, &c.named)
 		},
-		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, _ map[string]any, c *content) (err error) {
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, _ map[string]any, c *partValue) (err error) {
 			c.badges.key = viewer.Key
 			c.badges.Badges, err = r.Badge.Read(ctx, viewer.Number)
 			return err

@@ -108,8 +108,8 @@ func liveBoardPart(field *ast.Field) *part {
 	return &part{
 		joint: joint, field: field,
 		key:   graph.AppendKey(nil, field),
-		write: func(to []byte, c *content) []byte { return c.board.append(to, write) },
-		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
+		write: func(to []byte, c *partValue) []byte { return c.board.append(to, write) },
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *partValue) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor. An argument is
 			// nil if it is absent or null.
 			arguments := field.ArgumentMap(variables)

@@ -30,7 +30,7 @@ func drawBoard(t *rapid.T) shownBoard {
 			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
 		}
 		item := live.Item{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
-		item.Frozen = live.FrozenState{
+		item.Frozen = live.FrozenShow{
 			Status:    rapid.SampledFrom(live.ShowStatuses).Draw(t, "frozen status"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
 		}
@@ -49,12 +49,12 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { board: liveBoard " + drawSelection(t, schema, schema.Types["LiveBoardConnection"], 0) + " } }"
-		shown := content{board: drawBoard(t)}
+		shown := partValue{board: drawBoard(t)}
 		plan := planOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response([]content{shown}).Data), executedAnswer(t, shown, query); got != want {
+		if got, want := string(plan.response([]partValue{shown}).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
@@ -70,7 +70,7 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 	}
 	s.must("watcher", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": ids[1]})
 	s.RunAllJobs(s.Fanout)
-	_, err := s.Caches.Log.RunOnce(t.Context())
+	_, err := s.Caches.Changelog.RunOnce(t.Context())
 	s.Must(err)
 	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder } } pageInfo { hasNextPage } } } }`
 	for viewer, reminded := range map[string]string{"watcher": ids[1], "nobody yet": ""} {

@@ -109,8 +109,8 @@ func homeFeedPart(field *ast.Field) *part {
 	return &part{
 		joint: joint, field: field,
 		key:   graph.AppendKey(nil, field),
-		write: func(to []byte, c *content) []byte { return c.feed.append(to, write) },
-		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
+		write: func(to []byte, c *partValue) []byte { return c.feed.append(to, write) },
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *partValue) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)

@@ -83,8 +83,8 @@ func drawPage(t *rapid.T) shownFeed {
 func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
-		fields, contents := []string{}, []content{}
-		shown := content{feed: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}
+		fields, contents := []string{}, []partValue{}
+		shown := partValue{feed: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}
 		for _, field := range rapid.Permutation([]string{"homeFeed", "badges"}).Draw(t, "fields")[:rapid.IntRange(1, 2).Draw(t, "how many")] {
 			kind := map[string]string{"homeFeed": "PostConnection", "badges": "Badges"}[field]
 			fields, contents = append(fields, field+drawSelection(t, schema, schema.Types[kind], 0)), append(contents, shown)
@@ -137,18 +137,18 @@ const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kin
 
 // A page is written into one buffer: the number of allocations does not grow with its content.
 func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
-	plan, shown := planOf(parseQuery(t, pageQuery)), []content{{feed: fullPage()}}
+	plan, shown := planOf(parseQuery(t, pageQuery)), []partValue{{feed: fullPage()}}
 	if allocations := testing.AllocsPerRun(20, func() { plan.response(shown) }); allocations > 8 {
 		t.Errorf("%v allocations for a page of %d", allocations, defaultFirst)
 	}
 }
 
 func BenchmarkPage(b *testing.B) {
-	shown := content{feed: fullPage()}
+	shown := partValue{feed: fullPage()}
 	b.Run("compiled", func(b *testing.B) {
 		plan := planOf(parseQuery(b, pageQuery))
 		for b.Loop() {
-			plan.response([]content{shown})
+			plan.response([]partValue{shown})
 		}
 	})
 	b.Run("executed", func(b *testing.B) {

@@ -92,8 +92,8 @@ type jointAnswer struct {
 	request  *jointRequest
 	plan     *jointPlan
 	viewer   *graph.Viewer
-	contents *[]content // of the parts, in their order
-	lacking  int        // how many parts are not read yet
+	contents *[]partValue // of the parts, in their order
+	lacking  int          // how many parts are not read yet
 }
 
 // jointReads has, for each kind of part, the viewers to read for and the parts that get what is read.
@@ -108,7 +108,7 @@ type jointReads struct {
 // jointPart is a part of an answer.
 type jointPart struct {
 	answer  *jointAnswer
-	content *content
+	content *partValue
 }
 
 // AnswerJointly answers several requests with one read of each kind: those for which everything is ready in memory and in Redis. It
@@ -249,20 +249,20 @@ func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []by
 
 // takeContents returns contents for the parts of a plan. The contents are reused, because new ones would be allocated on the heap each
 // time: writers are function values, so the compiler cannot keep their arguments on the stack.
-func takeContents(key string, p *plan) *[]content {
-	contents := contentsPool.Get().(*[]content)
+func takeContents(key string, p *plan) *[]partValue {
+	contents := contentsPool.Get().(*[]partValue)
 	for range p.parts {
-		*contents = append(*contents, content{key: key})
+		*contents = append(*contents, partValue{key: key})
 	}
 	return contents
 }
 
 // freeContents clears contents and gives them back for reuse.
-func freeContents(contents *[]content) {
+func freeContents(contents *[]partValue) {
 	clear(*contents)
 	*contents = (*contents)[:0]
 	contentsPool.Put(contents)
 }
 
 // contentsPool has contents for reuse: see takeContents.
-var contentsPool = sync.Pool{New: func() any { return new([]content) }}
+var contentsPool = sync.Pool{New: func() any { return new([]partValue) }}

@@ -136,7 +136,7 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	}
 	s.Clock.Advance(2 * time.Hour) // the shows are late
 	s.RunAllJobs(s.Fanout)
-	_, err := s.Caches.Log.RunOnce(t.Context())
+	_, err := s.Caches.Changelog.RunOnce(t.Context())
 	s.Must(err)
 	const feed = `homeFeed(first: 3) { edges { cursor node { id body publishedAt author { id key name avatarUrl } } } pageInfo { hasNextPage endCursor } lastId end building }`
 	const board = `liveBoard(first: 1) { edges { status plannedAt node { id title host { key } late } } pageInfo { hasNextPage } newSession end }` // without sessionId: each answer has a new session

@@ -25,12 +25,12 @@ import (
 // shownResolver has the resolvers of a schema whose viewer has the badges, the page and the board of a test.
 type shownResolver struct {
 	*Resolver
-	content
+	partValue
 }
 
 func (s *shownResolver) Query() graph.QueryResolver { return shownQuery{s.Resolver.Query()} }
 func (s *shownResolver) Viewer() graph.ViewerResolver {
-	return shownViewer{s.Resolver.Viewer(), s.content}
+	return shownViewer{s.Resolver.Viewer(), s.partValue}
 }
 
 // The types below are resolvers of gqlgen that answer with the content of a test.
@@ -45,7 +45,7 @@ const shownKey = "al.ice"
 
 type shownViewer struct {
 	graph.ViewerResolver
-	content
+	partValue
 }
 
 func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, error) {
@@ -60,11 +60,11 @@ func (v shownViewer) LiveBoard(context.Context, *graph.Viewer, *int, *string, *s
 	return (&Resolver{Clock: shownClock(v.board.at)}).boardConnection(v.board.Board), nil
 }
 
-func (s *shownResolver) Post() graph.PostResolver { return shownPost{s.Resolver.Post(), s.content} }
+func (s *shownResolver) Post() graph.PostResolver { return shownPost{s.Resolver.Post(), s.partValue} }
 
 type shownPost struct {
 	graph.PostResolver
-	content
+	partValue
 }
 
 func (p shownPost) ViewerCanEdit(_ context.Context, post *graph.Post) (bool, error) {
@@ -98,12 +98,12 @@ func (p shownPost) Data(_ context.Context, post *graph.Post) (*string, error) {
 	return orNull(p.feed.labels[postObject(post.Number)].Data), nil
 }
 
-func (s *shownResolver) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.content} }
+func (s *shownResolver) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.partValue} }
 
 // shownNode answers the labels and the reminders of a show.
 type shownNode struct {
 	graph.ShowResolver
-	content
+	partValue
 }
 
 func (p shownNode) Ref(_ context.Context, show *graph.Show) (*string, error) {
@@ -133,8 +133,8 @@ type shownClock time.Time
 func (c shownClock) Now() time.Time { return time.Time(c) }
 
 // executedAnswer returns the answer of gqlgen's generated code to a query, with the content what.
-func executedAnswer(t interface{ Fatalf(string, ...any) }, what content, query string) string {
-	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shownResolver{Resolver: &Resolver{}, content: what}}))
+func executedAnswer(t interface{ Fatalf(string, ...any) }, what partValue, query string) string {
+	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shownResolver{Resolver: &Resolver{}, partValue: what}}))
 	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
 	if faults != nil {
@@ -247,12 +247,12 @@ func TestACompiledAnswerEqualsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
-		shown := content{badges: shownBadges{drawBadges(t), shownKey}}
+		shown := partValue{badges: shownBadges{drawBadges(t), shownKey}}
 		plan := planOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response([]content{shown}).Data), executedAnswer(t, shown, query); got != want {
+		if got, want := string(plan.response([]partValue{shown}).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})

@@ -8,13 +8,13 @@ import (
 )
 
 func (s *shownResolver) User() graph.UserResolver {
-	return shownRelations{s.Resolver.User(), s.content}
+	return shownRelations{s.Resolver.User(), s.partValue}
 }
 
 // shownRelations answers the fields of a user with the relations in the content of a test.
 type shownRelations struct {
 	graph.UserResolver
-	content
+	partValue
 }
 
 func (u shownRelations) relation(user *graph.User) *services.Relation {

@@ -370,7 +370,7 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 
 // If the read of a part panics, read returns an error, and so the schema answers. A panic in a goroutine of its own would end the process.
 func TestAPanicOfAPartIsAnError(t *testing.T) {
-	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("injected") }}
+	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *partValue) error { panic("injected") }}
 	calm := &part{}
 	for _, parts := range [][]*part{{faulty}, {calm, faulty}, {faulty, faulty, calm}} {
 		if _, err := (&plan{parts: parts}).read(t.Context(), &Resolver{}, &graph.Viewer{}, nil); err == nil || !strings.Contains(err.Error(), "injected") {

@@ -113,7 +113,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 			continue
 		}
 		results[i].Changed = cmds[i].Changed()
-		if id := idOf(cmds[i]); id != "" {
+		if id := objectID(cmds[i]); id != "" {
 			results[i].ID = &id
 		}
 	}

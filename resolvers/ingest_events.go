@@ -23,7 +23,7 @@ const idempotencyKeyField = "IdempotencyKey"
 // event has the effect of the mutation, by the same code. The positions of some fields of the input are kept here, so that no event has
 // to look for them.
 type ingestAction struct {
-	*spec
+	*operationSpec
 	operation     entry
 	keyPosition   int   // the position of the input's idempotency key
 	userPositions []int // the positions of the input's fields whose users are made or found for the whole batch
@@ -53,7 +53,7 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	if a.operation = operations[name]; a.operation == nil {
 		return a, fmt.Errorf("resolvers: there is no operation %s for ingest", name)
 	}
-	a.spec = a.operation.describe()
+	a.operationSpec = a.operation.describe()
 	if field.Type != reflect.PointerTo(a.input) {
 		return a, fmt.Errorf("resolvers: %s takes a %s, ingest offers a %s", a.name, a.input, field.Type)
 	}

@@ -328,7 +328,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
 					t.Fatalf("the views of %d users are stale", left)
 				}
-				_, err := a.Caches.Log.RunOnce(t.Context())
+				_, err := a.Caches.Changelog.RunOnce(t.Context())
 				a.Must(err)
 			}
 			for i := range batch {

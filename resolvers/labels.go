@@ -17,7 +17,7 @@ import (
 // in the input. Users get FORBIDDEN, because only the host application may set labels: apps show the URLs and the data, and must be
 // able to trust them. The label is written in the command's own transaction: an object is never there without its ref, and a ref never
 // without its object. If an object of the same creator already has the ref, a create changes nothing: see refs.LabelOnCreate.
-func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input reflect.Value) error {
+func (c *call) label(ctx context.Context, op *operationSpec, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, op.fields.ref)
 	url, urlSet := optionalText(input, op.fields.url)
 	data, dataSet := optionalText(input, op.fields.data)

@@ -29,7 +29,7 @@ func timeOrNull(at time.Time) *time.Time {
 
 // graphReport is a site message as its sender sees it: with the numbers of its recipients and readers, and without their names. Its ID
 // differs from the message's, because sender and recipients see two objects of different types.
-func graphReport(report messages.Report) *graph.SiteMessageReport {
+func graphReport(report messages.SentMessage) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
 		ID: m.ID.ReportID(), SiteMessageID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,

@@ -50,15 +50,15 @@ const (
 // once newOperationTable has made it. The type parameter lets command use its input without a cast; entry hides the parameter.
 // The methods only convert between any and *I: the code that they call is compiled once and not for each input.
 type operation[I any] struct {
-	spec
+	operationSpec
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
 	// idempotency key. If it returns an error, its command is ignored. command only reads, and writes nothing. The state may
 	// change before the commit, so the commit checks the conditions that must hold.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
 }
 
-// spec describes an operation, apart from its command.
-type spec struct {
+// operationSpec describes an operation, apart from its command.
+type operationSpec struct {
 	name        string // of the mutation
 	by          actorKind
 	createdType string // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
@@ -101,7 +101,7 @@ type entry interface {
 	// setInputType sets the parts of the spec that follow from the type of the input.
 	setInputType()
 	// describe returns the spec of the operation.
-	describe() *spec
+	describe() *operationSpec
 	// commandOf calls command. input is a pointer to an input of the operation's own type.
 	commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error)
 }
@@ -123,7 +123,7 @@ func (o *operation[I]) setInputType() {
 	o.fields = findFieldIndexes(o.input)
 }
 
-func (o *operation[I]) describe() *spec { return &o.spec }
+func (o *operation[I]) describe() *operationSpec { return &o.operationSpec }
 
 func (o *operation[I]) commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error) {
 	return o.command(ctx, c, input.(*I))
@@ -193,7 +193,7 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 
 // comparedInput is an input as it is compared under a key: with the time of its event, and with the device if the operation has
 // perDevice. Requests of other operations mean the same from every device, and so must be equal under a key.
-func (c *call) comparedInput(op *spec, input any) any {
+func (c *call) comparedInput(op *operationSpec, input any) any {
 	if op.perDevice {
 		input = inputOfDevice{c.device, input}
 	}
@@ -283,14 +283,14 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*committedOp
 	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
 	// An operator's mutation is an act, the application's is not.
 	if op.by == forHost && isOperator(ctx) {
-		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: op.name, Target: c.subject, Made: func() string { return idOf(cmd) }}, commit)
+		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: op.name, Target: c.subject, Made: func() string { return objectID(cmd) }}, commit)
 	} else {
 		err = commit(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.id, d.changed, d.created = idOf(cmd), cmd.Changed(), cmd.Created()
+	d.id, d.changed, d.created = objectID(cmd), cmd.Changed(), cmd.Created()
 	// The host application gets no badges: it is not a viewer.
 	if d.viewer == nil {
 		return d, nil
@@ -322,10 +322,10 @@ func takeKey(input any) *string {
 	return key
 }
 
-// idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
+// objectID is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
 // command that makes no object may keep something else in its IDs for its payload. Under a remembered key both IDs come from the
 // first request, so a repetition names the same object.
-func idOf(cmd *jobs.Command) string {
+func objectID(cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.CreatedType != "" {
 		return ids[0]
 	}

@@ -13,7 +13,7 @@ import (
 // publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. An announcement
 // gets its position when it starts, for a future start by a job. Until then it has none.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
-	spec: spec{name: "publishAnnouncement", by: forHost, createdType: services.AnnouncementType},
+	operationSpec: operationSpec{name: "publishAnnouncement", by: forHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
 		return c.r.Announcements.Publish(announcements.Draft{
 			Title: in.Title, Content: in.Content, StartsAt: timeOrZero(in.StartsAt), EndsAt: timeOrZero(in.EndsAt), Segments: in.Segments,
@@ -25,7 +25,7 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 // and a start cannot be removed. An edit of the text alone keeps the position, so nobody's count changes. showAgain gives the
 // announcement a new position, and it counts for everybody again.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
-	spec: spec{name: "editAnnouncement", by: forHost, createdType: services.AnnouncementType},
+	operationSpec: operationSpec{name: "editAnnouncement", by: forHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		if err != nil {
@@ -48,7 +48,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 // withdrawAnnouncement takes an announcement out of the list and out of all counts. An announcement that has not started can be
 // withdrawn too. If the ID is wrong, the command returned beside the error is ignored: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
-	spec: spec{name: "withdrawAnnouncement", by: forHost, createdType: services.AnnouncementType},
+	operationSpec: operationSpec{name: "withdrawAnnouncement", by: forHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		return c.r.Announcements.Withdraw(id), err
@@ -58,7 +58,7 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 // markAnnouncementsRead marks up to an announcement, given by its ID, or up to a position, given by a cursor. Without upTo it
 // marks everything that is there at the commit. Every ID has a colon and no cursor has one, so the two are told apart.
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
-	spec: spec{name: "markAnnouncementsRead"},
+	operationSpec: operationSpec{name: "markAnnouncementsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
 		var upTo announcements.UpTo
 		var err error
@@ -77,7 +77,7 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 // cost is the same for any number of users: one time is stored, or one for each segment, and the time at which each user cleared
 // the dot is compared with it.
 var raiseDot = &operation[graph.RaiseDotInput]{
-	spec: spec{name: "raiseDot", by: forHost},
+	operationSpec: operationSpec{name: "raiseDot", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
 		return c.r.Announcements.RaiseDot(in.Name, in.Segments)
 	},
@@ -85,7 +85,7 @@ var raiseDot = &operation[graph.RaiseDotInput]{
 
 // clearDot clears a dot for the viewer alone: it stays lit for others.
 var clearDot = &operation[graph.ClearDotInput]{
-	spec: spec{name: "clearDot"},
+	operationSpec: operationSpec{name: "clearDot"},
 	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {
 		return c.r.Announcements.ClearDot(c.actor, in.Name)
 	},
@@ -94,7 +94,7 @@ var clearDot = &operation[graph.ClearDotInput]{
 // setSegments replaces the segments of a user, by their names. The whole set is given each time, so the application need not
 // know the former segments.
 var setSegments = &operation[graph.SetSegmentsInput]{
-	spec: spec{name: "setSegments", by: forHost},
+	operationSpec: operationSpec{name: "setSegments", by: forHost},
 	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		if err != nil {

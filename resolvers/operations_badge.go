@@ -12,7 +12,7 @@ import (
 // setDisplayPolicy changes the viewer's display policy. The error is INVALID if a source is named twice. Absent fields stay; null
 // sets Tidings' default. No stored count changes: the policy is applied when badges are rendered, and the version rises.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
-	spec: spec{name: "setDisplayPolicy"},
+	operationSpec: operationSpec{name: "setDisplayPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 		sources, given := in.Sources.ValueOK()

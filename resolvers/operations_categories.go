@@ -14,7 +14,7 @@ import (
 // creates, in its transaction, the users who do not exist. A recipient who turned the category off gets the notification in
 // their list, and no count.
 var notify = &operation[graph.NotifyInput]{
-	spec: spec{name: "notify", by: forHost, createdType: services.HostNotificationType},
+	operationSpec: operationSpec{name: "notify", by: forHost, createdType: services.HostNotificationType},
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
 		sent := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
@@ -61,7 +61,7 @@ var notify = &operation[graph.NotifyInput]{
 // withdrawNotification takes back, from all of its recipients, a notification that notify sent. Recipients who have read it lose it
 // too: it is removed and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
-	spec: spec{name: "withdrawNotification", by: forHost, createdType: services.HostNotificationType},
+	operationSpec: operationSpec{name: "withdrawNotification", by: forHost, createdType: services.HostNotificationType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
 		c.subject = in.HostNotificationID
 		id, err := services.ParseTypedID("hostNotificationId", in.HostNotificationID, services.HostNotificationType)

@@ -12,7 +12,7 @@ import (
 // createConversation makes a conversation, or finds the DIRECT one of two users. An empty title counts as none. If the DIRECT one
 // exists, a create by either user returns it, and Created is false.
 var createConversation = &operation[graph.CreateConversationInput]{
-	spec: spec{name: "createConversation", createdType: services.ConversationType},
+	operationSpec: operationSpec{name: "createConversation", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// Blocks and policies are checked in the commit and not here, because there they cannot change any more.
 		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
@@ -27,7 +27,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 // joinConversation is for a ROOM, which the user may name by its ref without being in it, so joins is set. The messages before
 // the join count as read.
 var joinConversation = &operation[graph.JoinConversationInput]{
-	spec: spec{name: "joinConversation", createdType: services.ConversationType, joins: true},
+	operationSpec: operationSpec{name: "joinConversation", createdType: services.ConversationType, joins: true},
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Join(c.actor, id), err
@@ -37,7 +37,7 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 // quitConversation ends the actor's own membership, and takes the conversation out of their lists. Repeated, it changes
 // nothing. A DIRECT conversation cannot be left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
-	spec: spec{name: "quitConversation", createdType: services.ConversationType},
+	operationSpec: operationSpec{name: "quitConversation", createdType: services.ConversationType},
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Quit(c.actor, id), err
@@ -47,7 +47,7 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 // addMembers adds users to a conversation. If one of them cannot be added, because of a policy or a block, none is added. The
 // error is the same as for a user who does not exist: otherwise it would reveal the block.
 var addMembers = &operation[graph.AddMembersInput]{
-	spec: spec{name: "addMembers", createdType: services.ConversationType},
+	operationSpec: operationSpec{name: "addMembers", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
@@ -59,7 +59,7 @@ var addMembers = &operation[graph.AddMembersInput]{
 
 // removeMembers is for the creator of a conversation. Users who are no members are skipped, so that a retry succeeds.
 var removeMembers = &operation[graph.RemoveMembersInput]{
-	spec: spec{name: "removeMembers", createdType: services.ConversationType},
+	operationSpec: operationSpec{name: "removeMembers", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.RemoveMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
@@ -72,7 +72,7 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 // sendMessage sends a message, and marks the conversation read for its author up to the message. The commit checks that the
 // actor is a member, so nobody can send a message after their removal.
 var sendMessage = &operation[graph.SendMessageInput]{
-	spec: spec{name: "sendMessage", createdType: services.MessageType},
+	operationSpec: operationSpec{name: "sendMessage", createdType: services.MessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
 		id, mentioned, err := c.conversationAndUsers(ctx, in.ConversationID, "mentionIds", in.MentionIds)
 		if err != nil {
@@ -85,7 +85,7 @@ var sendMessage = &operation[graph.SendMessageInput]{
 // recallMessage takes back a message of the actor's own. The message keeps its place, without a text. Members who have not read
 // it count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
-	spec: spec{name: "recallMessage", createdType: services.MessageType},
+	operationSpec: operationSpec{name: "recallMessage", createdType: services.MessageType},
 	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
 		id, err := c.messageID("messageId", in.MessageID)
 		return c.r.Chat.Recall(c.actor, id), err
@@ -97,7 +97,7 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 // not renewed, so a phone that died cannot silence a conversation. Under one idempotency key, requests of different devices
 // differ.
 var enterConversation = &operation[graph.EnterConversationInput]{
-	spec: spec{name: "enterConversation", perDevice: true},
+	operationSpec: operationSpec{name: "enterConversation", perDevice: true},
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Enter(c.actor, id, c.device), err
@@ -106,7 +106,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 
 // leaveConversation ends the lease of enterConversation, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
-	spec: spec{name: "leaveConversation", perDevice: true},
+	operationSpec: operationSpec{name: "leaveConversation", perDevice: true},
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Leave(c.actor, id, c.device), err
@@ -116,7 +116,7 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 // markConversationRead marks up to a message, or all. With a read token, it marks only what the reader of the token has seen,
 // so that it cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
-	spec: spec{name: "markConversationRead"},
+	operationSpec: operationSpec{name: "markConversationRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		if err != nil {
@@ -139,7 +139,7 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 // markConversationUnread makes a message and those after it count again. The message's ID names its conversation. The mark
 // begins a new generation: earlier read tokens are then void.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
-	spec: spec{name: "markConversationUnread"},
+	operationSpec: operationSpec{name: "markConversationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
 		from, err := c.messageID("fromMessageId", in.FromMessageID)
 		return c.r.Chat.MarkUnread(c.actor, from), err
@@ -149,7 +149,7 @@ var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 // muteConversation and unmuteConversation change which unread messages of a conversation enter the total. They change no count of
 // the conversation itself.
 var muteConversation = &operation[graph.MuteConversationInput]{
-	spec: spec{name: "muteConversation"},
+	operationSpec: operationSpec{name: "muteConversation"},
 	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Mute(c.actor, id, true), err
@@ -158,7 +158,7 @@ var muteConversation = &operation[graph.MuteConversationInput]{
 
 // unmuteConversation is the reverse of muteConversation.
 var unmuteConversation = &operation[graph.UnmuteConversationInput]{
-	spec: spec{name: "unmuteConversation"},
+	operationSpec: operationSpec{name: "unmuteConversation"},
 	command: func(_ context.Context, c *call, in *graph.UnmuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Mute(c.actor, id, false), err
@@ -168,7 +168,7 @@ var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 // setGroupPolicy sets which users may add the actor to conversations. It changes no existing conversation. It also applies when
 // the application adds the actor.
 var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
-	spec: spec{name: "setGroupPolicy"},
+	operationSpec: operationSpec{name: "setGroupPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {
 		return c.r.Chat.SetGroupPolicy(c.actor, in.Policy)
 	},

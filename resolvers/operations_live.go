@@ -13,7 +13,7 @@ import (
 // scheduleShow makes a show of the actor. An empty cover counts as none. The actor is the host: a show is made with the host's
 // own token, or by the application for them.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
-	spec: spec{name: "scheduleShow", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "scheduleShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
 		in.CoverURL = orNull(orEmpty(in.CoverURL))
 		draft := live.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
@@ -24,7 +24,7 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 // rescheduleShow changes the fields that the input names. If only the label changes, the show itself does not change, and nobody
 // is notified. So an input with a label alone is valid, although an input without any change is an error.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
-	spec: spec{name: "rescheduleShow", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "rescheduleShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err != nil {
@@ -47,7 +47,7 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 // startShow reports a start, now or at an earlier time. It may come after the report of the end. The application's reports
 // may come late and out of order, so the time of the event counts and not that of the report.
 var startShow = &operation[graph.StartShowInput]{
-	spec: spec{name: "startShow", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "startShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Start(c.actor, show, timeOrZero(in.At)), err
@@ -57,7 +57,7 @@ var startShow = &operation[graph.StartShowInput]{
 // endShow reports an end, possibly before the start was reported: the show then waits for that report. Reports of one show may
 // come through several nodes, so no order can be required.
 var endShow = &operation[graph.EndShowInput]{
-	spec: spec{name: "endShow", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "endShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
 		in.ReplayURL = orNull(orEmpty(in.ReplayURL))
 		show, err := c.showID(in.ShowID)
@@ -67,7 +67,7 @@ var endShow = &operation[graph.EndShowInput]{
 
 // cancelShow removes a show that has not started from all boards. A live show cannot be cancelled: endShow ends it.
 var cancelShow = &operation[graph.CancelShowInput]{
-	spec: spec{name: "cancelShow", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "cancelShow", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Cancel(c.actor, show), err
@@ -77,7 +77,7 @@ var cancelShow = &operation[graph.CancelShowInput]{
 // setReplay requires the address, because null means to remove it: leaving the field out would be an accident. A replay is
 // listed before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
-	spec: spec{name: "setReplay", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "setReplay", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err == nil && !in.ReplayURL.IsSet() {
@@ -93,7 +93,7 @@ var setReplay = &operation[graph.SetReplayInput]{
 // remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder removes its
 // notification too. They are two entries of the table, because an entry has the name of one mutation.
 var remindMe = &operation[graph.RemindMeInput]{
-	spec: spec{name: "remindMe", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "remindMe", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, true), err
@@ -102,7 +102,7 @@ var remindMe = &operation[graph.RemindMeInput]{
 
 // cancelReminder is the reverse of remindMe.
 var cancelReminder = &operation[graph.CancelReminderInput]{
-	spec: spec{name: "cancelReminder", createdType: services.ShowType},
+	operationSpec: operationSpec{name: "cancelReminder", createdType: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelReminderInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, false), err
@@ -112,7 +112,7 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 // markLiveBoardSeen marks the board of a session: shows that went live after that board are still new. Without a session it
 // marks the present board.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
-	spec: spec{name: "markLiveBoardSeen"},
+	operationSpec: operationSpec{name: "markLiveBoardSeen"},
 	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
 		return c.r.Live.MarkSeen(ctx, c.actor, in.SessionID)
 	},

@@ -12,7 +12,7 @@ import (
 // sendSiteMessage sends a message to users by their keys. For the application, users who do not exist are created. An operator
 // gets NOT_FOUND.
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
-	spec: spec{name: "sendSiteMessage", by: forHost, createdType: services.SiteMessageType},
+	operationSpec: operationSpec{name: "sendSiteMessage", by: forHost, createdType: services.SiteMessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
 		// The number of recipients is checked before the IDs are parsed, because parsing many IDs is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
@@ -47,7 +47,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 // editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does
 // not change. A title cannot be removed; the content can be empty.
 var editSiteMessage = &operation[graph.EditSiteMessageInput]{
-	spec: spec{name: "editSiteMessage", by: forHost},
+	operationSpec: operationSpec{name: "editSiteMessage", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
 		id, err := c.siteMessageID(in.SiteMessageID)
 		if err != nil {
@@ -68,7 +68,7 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 // markSiteMessagesRead marks messages by their IDs, or all of them, possibly only those of one type or up to one message. The
 // input is normalised, so that inputs with the same meaning are one request.
 var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
-	spec: spec{name: "markSiteMessagesRead"},
+	operationSpec: operationSpec{name: "markSiteMessagesRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		mark := messages.Mark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
@@ -88,7 +88,7 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 // markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens. A mark with an earlier token
 // leaves them unread, whichever device sends it.
 var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
-	spec: spec{name: "markSiteMessagesUnread"},
+	operationSpec: operationSpec{name: "markSiteMessagesUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {
 		ids, err := siteMessageIDs(in.Ids)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 // likePost and unlikePost are idempotent. A job notifies the author after the commit; a like that is taken back before the job
 // runs notifies nobody.
 var likePost = &operation[graph.LikePostInput]{
-	spec: spec{name: "likePost"},
+	operationSpec: operationSpec{name: "likePost"},
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Like(c.actor, id), err
@@ -23,7 +23,7 @@ var likePost = &operation[graph.LikePostInput]{
 
 // unlikePost is the reverse of likePost.
 var unlikePost = &operation[graph.UnlikePostInput]{
-	spec: spec{name: "unlikePost"},
+	operationSpec: operationSpec{name: "unlikePost"},
 	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Unlike(c.actor, id), err
@@ -33,7 +33,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 // markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number and
 // leaves rows unread: markNotificationsRead marks rows.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
-	spec: spec{name: "markNotificationsSeen"},
+	operationSpec: operationSpec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
 		place, err := parseUpTo(in.UpTo)
 		if err != nil {
@@ -52,7 +52,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 // markNotificationsRead marks notifications by their IDs, or the notifications of categories up to a position, or all. An upTo in
 // ids means the notification as it was shown: causes that came later still count.
 var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
-	spec: spec{name: "markNotificationsRead"},
+	operationSpec: operationSpec{name: "markNotificationsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		of, err := mergeCategories(in.Categories, in.HostCategories)
@@ -98,7 +98,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 // markNotificationUnread marks one notification unread, and opens a new generation of read tokens. The notification counts again only
 // if it is beyond the seen position. The input needs its ID: an upTo is refused.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
-	spec: spec{name: "markNotificationUnread"},
+	operationSpec: operationSpec{name: "markNotificationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
 		c.subject = in.ID
 		place, err := services.ParseNotificationID("id", in.ID)
@@ -108,7 +108,7 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 
 // markAllRead marks everything up to a position, and keeps what it changed for undoMarkAllRead.
 var markAllRead = &operation[graph.MarkAllReadInput]{
-	spec: spec{name: "markAllRead"},
+	operationSpec: operationSpec{name: "markAllRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		place, err := parseUpTo(in.UpTo)
@@ -121,7 +121,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 
 // undoMarkAllRead takes the last markAllRead back. After 30 s the error is CONFLICT.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
-	spec: spec{name: "undoMarkAllRead"},
+	operationSpec: operationSpec{name: "undoMarkAllRead"},
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
 		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},

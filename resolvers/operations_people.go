@@ -40,7 +40,7 @@ var (
 // has no error: all that is wrong, such as to follow oneself, the commit refuses. It is a method expression, with the service as its
 // first parameter.
 func newUserOperation[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
-	return &operation[I]{spec: spec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
+	return &operation[I]{operationSpec: operationSpec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
 		return command(c.r.Social, c.actor, user), err
 	}}
@@ -48,7 +48,7 @@ func newUserOperation[I any](name string, userID func(*I) string, command func(s
 
 // mute keeps a user's posts out of the viewer's feed, for good or until a time. A time in the past is INVALID in the commit.
 var mute = &operation[graph.MuteInput]{
-	spec: spec{name: "mute"},
+	operationSpec: operationSpec{name: "mute"},
 	command: func(ctx context.Context, c *call, in *graph.MuteInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		until := time.Time{}
@@ -61,7 +61,7 @@ var mute = &operation[graph.MuteInput]{
 
 // setFollowMode changes which items of a followee count for the viewer. Without a follow, the commit fails with CONFLICT.
 var setFollowMode = &operation[graph.SetFollowModeInput]{
-	spec: spec{name: "setFollowMode"},
+	operationSpec: operationSpec{name: "setFollowMode"},
 	command: func(ctx context.Context, c *call, in *graph.SetFollowModeInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		return c.r.Social.SetFollowMode(c.actor, user, services.FollowMode(slices.Index(followModes, in.Mode))), err
@@ -76,7 +76,7 @@ var followModes = []graph.FollowMode{
 // setProfile changes the actor's own profile; the host application acts for the user to change it. Null clears a field, and an
 // absent field stays.
 var setProfile = &operation[graph.SetProfileInput]{
-	spec: spec{name: "setProfile"},
+	operationSpec: operationSpec{name: "setProfile"},
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {
 		c.subject = c.as
 		return c.r.Social.SetProfile(c.actor, clearableValue(in.Name), clearableValue(in.AvatarURL))

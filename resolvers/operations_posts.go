@@ -12,7 +12,7 @@ import (
 // publishPost makes a post, or an answer to one. The kind follows from the parent: an answer to a post is a comment, an
 // answer to an answer a reply.
 var publishPost = &operation[graph.PublishPostInput]{
-	spec: spec{name: "publishPost", createdType: services.PostType},
+	operationSpec: operationSpec{name: "publishPost", createdType: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
 		draft, err := c.draft(ctx, in.Body, in.ParentID, in.Mentions)
 		if err != nil {
@@ -25,7 +25,7 @@ var publishPost = &operation[graph.PublishPostInput]{
 // editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them. Users who are newly
 // mentioned are notified. Users who are no longer mentioned lose their notifications.
 var editPost = &operation[graph.EditPostInput]{
-	spec: spec{name: "editPost", createdType: services.PostType},
+	operationSpec: operationSpec{name: "editPost", createdType: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		if err != nil {
@@ -44,7 +44,7 @@ var editPost = &operation[graph.EditPostInput]{
 
 // deletePost takes a post out of all feeds. Its ID still names a position, so a client goes on paging below it as before.
 var deletePost = &operation[graph.DeletePostInput]{
-	spec: spec{name: "deletePost", createdType: services.PostType},
+	operationSpec: operationSpec{name: "deletePost", createdType: services.PostType},
 	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Delete(c.actor, id), err
@@ -54,7 +54,7 @@ var deletePost = &operation[graph.DeletePostInput]{
 // markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark
 // never moves back. upTo may name a post that no longer exists.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
-	spec: spec{name: "markHomeFeedSeen"},
+	operationSpec: operationSpec{name: "markHomeFeedSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
 		if in.UpTo == nil {
 			return c.r.Feed.MarkSeen(c.actor, 0), nil

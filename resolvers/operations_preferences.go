@@ -12,7 +12,7 @@ import (
 // setCategoryPreference changes how a category of notifications counts for the viewer, and whether it alerts them. Null in a
 // field sets the category's usual value, absence leaves the user's own.
 var setCategoryPreference = &operation[graph.SetCategoryPreferenceInput]{
-	spec: spec{name: "setCategoryPreference"},
+	operationSpec: operationSpec{name: "setCategoryPreference"},
 	command: func(_ context.Context, c *call, in *graph.SetCategoryPreferenceInput) (*jobs.Command, error) {
 		change := notifications.PreferenceChange{}
 		if mode, given := in.Mode.ValueOK(); mode != nil {

@@ -11,7 +11,7 @@ import (
 // touchView notes that the actor has looked at a view, up to a time: items newer than it are unread. The time only grows, so a
 // device that reports late changes nothing.
 var touchView = &operation[graph.TouchViewInput]{
-	spec: spec{name: "touchView"},
+	operationSpec: operationSpec{name: "touchView"},
 	command: func(_ context.Context, c *call, in *graph.TouchViewInput) (*jobs.Command, error) {
 		return c.r.Views.Touch(c.actor, views.View{Code: in.Code, ID: in.Key}, in.UpTo)
 	},
@@ -20,7 +20,7 @@ var touchView = &operation[graph.TouchViewInput]{
 // addViewItem reports an item of a view. An item that is reported again gets the later of its times. Only its ID and time are
 // kept: the list itself is the application's.
 var addViewItem = &operation[graph.AddViewItemInput]{
-	spec: spec{name: "addViewItem", by: forHost},
+	operationSpec: operationSpec{name: "addViewItem", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.AddViewItemInput) (*jobs.Command, error) {
 		return c.r.Views.Add(views.View{Code: in.Code, ID: in.Key}, in.Item, in.At)
 	},
@@ -28,7 +28,7 @@ var addViewItem = &operation[graph.AddViewItemInput]{
 
 // removeViewItem takes an item back. Repeated, it changes nothing; an item that never existed is NOT_FOUND.
 var removeViewItem = &operation[graph.RemoveViewItemInput]{
-	spec: spec{name: "removeViewItem", by: forHost},
+	operationSpec: operationSpec{name: "removeViewItem", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.RemoveViewItemInput) (*jobs.Command, error) {
 		return c.r.Views.Remove(views.View{Code: in.Code, ID: in.Key}, in.Item)
 	},

@@ -83,8 +83,9 @@ func (r *Resolver) parentOfDeleted(ctx context.Context, done *committedOperation
 	return *shown, nil
 }
 
-// commentsOf makes a page of the answers to a post. A field that is requested of one answer is read for all answers on the page's
-// posts. together is set by read, before edge is called for the first item.
+// commentsOf returns a page of the comments on a post. If several posts are shown together, the comments on all of them are read at once.
+// together has these comments, so that a field that is requested of one of them is read for all. read sets together before edge is
+// called for the first time.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
 	var together []services.Post
 	edges, info, err := postListPage(ctx, r, post, first, after, postList[services.PostID, posts.ShownPost, graph.CommentEdge]{

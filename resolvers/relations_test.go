@@ -73,7 +73,7 @@ func TestWithoutSQLRemindersAreNull(t *testing.T) {
 	a.actOnUser("bob", "follow", "user:alice")
 	show := a.schedule("alice", time.Hour)
 	a.RunAllJobs(a.Fanout)
-	_, err := a.Caches.Log.RunOnce(t.Context())
+	_, err := a.Caches.Changelog.RunOnce(t.Context())
 	a.Must(err)
 	const query = `{ viewer { liveBoard { edges { node { id title viewerHasReminder } } } } }`
 	if got := a.must("bob", query, nil); got.at("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != false {

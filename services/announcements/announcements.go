@@ -34,7 +34,7 @@ type Config struct {
 	DB        *sql.DB
 	Redis     *rdb.Projections
 	Jobs      *jobs.Engine         // New registers its kinds of jobs
-	Log       *changelog.Follower  // the node cache follows it
+	Changelog *changelog.Follower  // the node cache follows it
 	Projector *projector.Projector // New registers its part of each user's document
 	IDs       *services.IDClock
 	Clock     services.Clock
@@ -55,7 +55,7 @@ type Service struct {
 // New makes the service, and registers its kinds of jobs, its kind of log entry, and its part of each user's document.
 func New(cfg Config) *Service {
 	s := &Service{
-		Memory: newMemory(cfg.Log, sqlReader{cfg.DB}, cfg.Redis.SetDots),
+		Memory: newMemory(cfg.Changelog, sqlReader{cfg.DB}, cfg.Redis.SetDots),
 		db:     cfg.DB, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)

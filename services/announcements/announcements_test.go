@@ -27,7 +27,7 @@ type node struct {
 
 // newNode makes the service of a world's node.
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Caches.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // eachEnginePair runs a test on both engine pairs.
@@ -302,7 +302,7 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 		_, err := worker.RunOnce(ctx)
 		n.Must(err)
 	}
-	if _, err := n.World.Caches.Log.RunOnce(ctx); err != nil {
+	if _, err := n.World.Caches.Changelog.RunOnce(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if trips.Count() != 0 || !maps.Equal(before, keys()) {
@@ -366,8 +366,8 @@ func TestTwoNodesShowTheSame(t *testing.T) {
 		here.publish("news")
 		here.do(here.RaiseDot("shop", nil))
 		notified := 0
-		other.Caches.Log.OnShared(func() { notified++ })
-		if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil || notified != 1 {
+		other.Caches.Changelog.OnShared(func() { notified++ })
+		if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil || notified != 1 {
 			t.Fatalf("notified %d times, %v", notified, err)
 		}
 		there.wantUnread(user, "on the other node", "news")
@@ -381,7 +381,7 @@ func TestTwoNodesShowTheSame(t *testing.T) {
 			t.Errorf("lit are %v", lit)
 		}
 		here.do(here.RaiseDot("shop", nil))
-		if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil || notified != 2 || len(there.litDots(user)) != 1 {
+		if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil || notified != 2 || len(there.litDots(user)) != 1 {
 			t.Errorf("notified %d times of the raise, %v", notified, err)
 		}
 	})

@@ -158,9 +158,9 @@ type Facts struct {
 	// Announcements are the entries of the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
 	Announcements []Announcement
-	// HiddenEnds are the future ends of announcements that have left the list: EndedCount counts these too when their time comes.
-	HiddenEnds []time.Time
-	Dots       []Dot // in the order of their names
+	// UnlistedEnds are the future ends of announcements that have left the list: EndedCount counts these too when their time comes.
+	UnlistedEnds []time.Time
+	Dots         []Dot // in the order of their names
 }
 
 // readFacts reads the facts that all users share in one snapshot, without announcements that are over.
@@ -182,7 +182,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 				ID: services.PostID(a), Position: uint64(b), Segments: Segments(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
 			})
 		case 2:
-			facts.HiddenEnds = append(facts.HiddenEnds, sql.FromMicros(b))
+			facts.UnlistedEnds = append(facts.UnlistedEnds, sql.FromMicros(b))
 		// Rows of one dot are together, since the statement orders by name.
 		default:
 			if len(facts.Dots) == 0 || facts.Dots[len(facts.Dots)-1].Name != name {

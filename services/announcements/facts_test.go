@@ -182,12 +182,12 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 		})
 		hidden := b.shared()
 		sqltest.Equal(b.T, hidden.Version, uint64(1))
-		sqltest.Equal(b.T, []int{int(hidden.EndedCount), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
+		sqltest.Equal(b.T, []int{int(hidden.EndedCount), len(hidden.Announcements), len(hidden.UnlistedEnds)}, []int{0, 2, 2})
 		b.Clock.Advance(time.Minute)
 		over := b.shared()
-		sqltest.Equal(b.T, []int{int(over.EndedCount), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
+		sqltest.Equal(b.T, []int{int(over.EndedCount), len(over.Announcements), len(over.UnlistedEnds)}, []int{3, 0, 1})
 		b.Clock.Advance(time.Hour)
-		sqltest.Equal(b.T, []int{int(b.shared().EndedCount), len(b.shared().HiddenEnds)}, []int{4, 0})
+		sqltest.Equal(b.T, []int{int(b.shared().EndedCount), len(b.shared().UnlistedEnds)}, []int{4, 0})
 	})
 }
 

@@ -239,7 +239,7 @@ func (m *Memory) makeState(now time.Time) *State {
 		}
 	}
 	// Every node counts the same ends, also the ends of announcements that are not shown, so that their sequences agree.
-	for _, end := range m.facts.HiddenEnds {
+	for _, end := range m.facts.UnlistedEnds {
 		passes(end)
 	}
 	shown.EndedCount += m.endedOffset

@@ -103,7 +103,7 @@ func listedAnnouncement(id services.PostID, ends time.Duration) Announcement {
 
 func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Version: 7, EndedCount: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
+	e.shared = Facts{At: noon, Version: 7, EndedCount: 2, UnlistedEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
 	m := newCache(e)
 	first := mustStateAt(t, m, noon)
 	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
@@ -272,7 +272,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 				case a.overAt(now):
 					e.shared.EndedCount++
 				case a.Withdrawn:
-					e.shared.HiddenEnds = append(e.shared.HiddenEnds, a.EndsAt)
+					e.shared.UnlistedEnds = append(e.shared.UnlistedEnds, a.EndsAt)
 				default:
 					e.shared.Announcements = append(e.shared.Announcements, a)
 				}

@@ -67,7 +67,7 @@ type Audit struct {
 	// Metrics read these fields while Run runs.
 	visited, mended, drifted atomic.Uint64
 	miscounted               atomic.Uint64 // see Stats.Posts
-	lap                      atomic.Int64  // see Stats.Lap
+	lapAge                   atomic.Int64  // see Stats.LapAge
 }
 
 // suspect is a user whose projection differed at the last check.
@@ -85,7 +85,7 @@ type Stats struct {
 	Mended  uint64        // users whose projection had lost something, which was restored before they asked for it
 	Drifted uint64        // users whose projection was wrong
 	Posts   uint64        // posts whose counts were wrong
-	Lap     time.Duration // the age of the present lap at the last turn of this node
+	LapAge  time.Duration // the age of the present lap at the last turn of this node
 }
 
 // New makes this node's audit.
@@ -94,7 +94,7 @@ func New(cfg Config) *Audit { return &Audit{Config: cfg, recountBelow: services.
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {
 	return Stats{
-		Visited: a.visited.Load(), Mended: a.mended.Load(), Drifted: a.drifted.Load(), Posts: a.miscounted.Load(), Lap: time.Duration(a.lap.Load()),
+		Visited: a.visited.Load(), Mended: a.mended.Load(), Drifted: a.drifted.Load(), Posts: a.miscounted.Load(), LapAge: time.Duration(a.lapAge.Load()),
 	}
 }
 
@@ -141,7 +141,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err != nil || !took {
 		return false, err
 	}
-	a.lap.Store(int64(turn.Lap))
+	a.lapAge.Store(int64(turn.Lap))
 	if err := a.visit(ctx, turn.Users); err != nil {
 		return false, err
 	}
@@ -258,7 +258,7 @@ func (a *Audit) logPanic(err error) error {
 // compare compares users' projections with the facts. It reads the projections, then the facts, then the number of the newest job,
 // which it returns: a projection may lack effects of jobs up to this one. It returns nil for a user whose comparison panicked.
 func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*projector.Comparison, job int64, err error) {
-	snapshots, err := a.Redis.ReadSnapshots(ctx, users)
+	snapshots, err := a.Redis.ReadUserSnapshots(ctx, users)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -288,7 +288,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 
 // compareOne compares a user's projection with the facts. A projection that has lost something is not wrong: its next reader would
 // restore it, and so does the audit, unless the user is away: then their return does. A panic is an error.
-func (a *Audit) compareOne(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (found projector.Comparison, err error) {
+func (a *Audit) compareOne(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.Stamp) (found projector.Comparison, err error) {
 	defer services.Recover(&err)
 	switch shown.Wholeness {
 	// The user has no document: nothing is shown, and so nothing is wrong.

@@ -90,13 +90,13 @@ func newFullUser(w node) (user, author services.UserID) {
 }
 
 // shownOf reads the projection of a user.
-func shownOf(w node, user services.UserID) rdb.Snapshot {
+func shownOf(w node, user services.UserID) rdb.UserSnapshot {
 	w.TB.Helper()
 	return rdbtest.Snapshot(w.TB, w.Redis, user)
 }
 
 // stableParts returns a projection without the parts that every rebuild changes.
-func stableParts(shown rdb.Snapshot) rdb.Snapshot {
+func stableParts(shown rdb.UserSnapshot) rdb.UserSnapshot {
 	shown.Fields = maps.Clone(shown.Fields)
 	for _, field := range []string{"n", "rm", "d", "Cv"} {
 		delete(shown.Fields, field)

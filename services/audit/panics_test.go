@@ -15,18 +15,18 @@ import (
 	"tidings/services/rdb"
 )
 
-// faults let the comparison or the rebuild of users panic.
-type faults struct {
+// injectedPanics makes the comparison or the rebuild of chosen users panic.
+type injectedPanics struct {
 	comparePanicsFor services.UserID                // the user whose comparison panics; 0: none
 	panicFor         func(users ...services.UserID) // sets the users whose rebuild panics
 }
 
 // newFaultyNode is a world with faults, its audit and its log.
-func newFaultyNode(t *testing.T) (w node, f *faults, a *audit.Audit, log *bytes.Buffer) {
+func newFaultyNode(t *testing.T) (w node, f *injectedPanics, a *audit.Audit, log *bytes.Buffer) {
 	t.Helper()
-	f, log = &faults{}, &bytes.Buffer{}
+	f, log = &injectedPanics{}, &bytes.Buffer{}
 	lower := fanouttest.New(t, fanouttest.Options{})
-	lower.Projector.RegisterAuditPart("a part with a fault", func(_ context.Context, user services.UserID, _ rdb.Snapshot) (any, []string, error) {
+	lower.Projector.RegisterAuditPart("a part with a fault", func(_ context.Context, user services.UserID, _ rdb.UserSnapshot) (any, []string, error) {
 		if user == f.comparePanicsFor {
 			panic("while it compares")
 		}
@@ -82,9 +82,9 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 // A suspect whose second comparison panics, or whose repair does, is left to the next lap. The other suspects are repaired, and the
 // turns go on.
 func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
-	for what, breaks := range map[string]func(f *faults, user services.UserID){
-		"compared again": func(f *faults, user services.UserID) { f.comparePanicsFor = user },
-		"repaired":       func(f *faults, user services.UserID) { f.panicFor(user) },
+	for what, breaks := range map[string]func(f *injectedPanics, user services.UserID){
+		"compared again": func(f *injectedPanics, user services.UserID) { f.comparePanicsFor = user },
+		"repaired":       func(f *injectedPanics, user services.UserID) { f.panicFor(user) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			w, f, a, log := newFaultyNode(t)

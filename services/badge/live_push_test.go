@@ -32,7 +32,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			return badges, errs
 		},
 	})
-	n.Caches.Log.OnReadersNotified(hub.HintSharedOf)
+	n.Caches.Changelog.OnReadersNotified(hub.HintSharedOf)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- hub.Run(ctx) }()

@@ -127,7 +127,7 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 		t.Errorf("a node without memory says %+v", badges.LiveBoard)
 	}
 	other.wantBoard(hosts[0], 0)
-	if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil {
+	if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other.wantBoard(reader, 1)
@@ -141,7 +141,7 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	stranger := livetest.Schedule(n.World, reader, time.Hour)
 	n.settle()
 	told := map[services.UserID]int{}
-	n.Caches.Log.OnReadersNotified(func(readers []services.UserID) {
+	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}

@@ -109,10 +109,10 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 // withoutFacts is the home feed's source whose Explain fails: its newest item must be found without the facts.
 type withoutFacts struct{ homeFeed }
 
-var errFactsRead = errors.New("the facts are read")
+var errFactsUnavailable = errors.New("the facts are read")
 
 func (withoutFacts) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
-	return nil, errFactsRead
+	return nil, errFactsUnavailable
 }
 
 // The newest post of an active user comes from the projection alone. The facts are read if the projection cannot tell.
@@ -129,7 +129,7 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 			n.settle()
 			found, err := n.Newest(t.Context(), reader, badges, []services.Source{services.SourceHomeFeed}, time.Time{})
 			if want == 0 {
-				if !errors.Is(err, errFactsRead) {
+				if !errors.Is(err, errFactsUnavailable) {
 					t.Errorf("%s: the facts are not read: %+v, %v", what, found, err)
 				}
 				return

@@ -22,7 +22,7 @@ func (n node) newFollower() (reader, huge, small services.UserID) {
 func (n node) settle() {
 	n.TB.Helper()
 	n.RunAllJobs(n.World.Fanout)
-	_, err := n.Caches.Log.RunOnce(n.TB.Context())
+	_, err := n.Caches.Changelog.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
@@ -118,7 +118,7 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 	n.wantFeed(reader, 2, services.Exact)
 	other := newNode(n.AnotherNode())
 	other.wantFeed(reader, 2, services.Exact)
-	if _, err := other.Caches.Log.RunOnce(t.Context()); err != nil {
+	if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other.wantFeed(reader, 2, services.Exact)
@@ -130,7 +130,7 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.newFollower()
 	told := map[services.UserID]int{}
-	n.Caches.Log.OnReadersNotified(func(readers []services.UserID) {
+	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}

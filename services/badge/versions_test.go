@@ -90,7 +90,7 @@ func (l *learner) learn(stream string) {
 	l.gate.mu.Lock()
 	l.gate.openStream = stream
 	l.gate.mu.Unlock()
-	if _, err := l.Caches.Log.RunOnce(l.TB.Context()); err != nil && stream == "" {
+	if _, err := l.Caches.Changelog.RunOnce(l.TB.Context()); err != nil && stream == "" {
 		l.TB.Fatal(err)
 	}
 }

@@ -58,7 +58,7 @@ func (v *visits) note(user services.UserID, noted int64) {
 // Visit notes that a user is here, as Read does: the user is active, and announcements that are published after a user's first visit
 // count. It reads the badges once a day for each user on this node, and otherwise nothing.
 func (s *Service) Visit(ctx context.Context, user services.UserID) error {
-	if s.visits.hasCome(user) {
+	if s.visits.cameToday(user) {
 		return nil
 	}
 	badges, err := s.Read(ctx, user)
@@ -69,8 +69,8 @@ func (s *Service) Visit(ctx context.Context, user services.UserID) error {
 	return err
 }
 
-// hasCome reports whether Visit has read the badges of a user today.
-func (v *visits) hasCome(user services.UserID) bool {
+// cameToday reports whether Visit has read the badges of a user today.
+func (v *visits) cameToday(user services.UserID) bool {
 	today := v.today()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -78,7 +78,7 @@ func (v *visits) hasCome(user services.UserID) bool {
 	return came && v.cameOn == today
 }
 
-// rememberCame makes hasCome true for a user until the day ends.
+// rememberCame makes cameToday true for a user until the day ends.
 func (v *visits) rememberCame(user services.UserID) {
 	today := v.today()
 	v.mu.Lock()

@@ -60,7 +60,7 @@ func TestAVisitThatCountedInSQLIsMadeAgain(t *testing.T) {
 	user := n.MakeUsers(1)[0]
 	n.owe(user, func(context.Context) error { return errors.New("missed") })
 	n.visit(user)
-	if n.visits.hasCome(user) {
+	if n.visits.cameToday(user) {
 		t.Error("counts of SQL are taken for a visit")
 	}
 }

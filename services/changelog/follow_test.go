@@ -59,15 +59,15 @@ func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
 	return heads, s.down
 }
 
-// list is a memory of the keys in a log of one kind.
-type list struct {
+// keyMemory remembers the keys in a log of one kind.
+type keyMemory struct {
 	keys     []string
 	loads    int     // how often it was loaded
 	followed []error // the errors that Followed was called with
 }
 
 // kind is a kind whose memory is the list. An entry with the key "?" does not say what changed.
-func (l *list) kind(s *fakeLog, name string) Kind {
+func (l *keyMemory) kind(s *fakeLog, name string) Kind {
 	return Kind{
 		Name: name,
 		Load: func(context.Context) error {
@@ -109,7 +109,7 @@ func wantTurn(t *testing.T, f *Follower, changes int) {
 }
 
 func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
-	s, l := &fakeLog{}, &list{}
+	s, l := &fakeLog{}, &keyMemory{}
 	s.add("a", "1", "2")
 	f := newFollower(s)
 	following := f.Register(l.kind(s, "a"))
@@ -159,7 +159,7 @@ func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 		"a gap":            func(s *fakeLog) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
 		"an unclear entry": func(s *fakeLog) { s.add("a", "2", "?") },
 	} {
-		s, l := &fakeLog{}, &list{}
+		s, l := &fakeLog{}, &keyMemory{}
 		f := newFollower(s)
 		following := f.Register(l.kind(s, "a"))
 		s.add("a", "1")
@@ -201,7 +201,7 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestALongLogIsReadToItsEnd(t *testing.T) {
-	s, l := &fakeLog{}, &list{}
+	s, l := &fakeLog{}, &keyMemory{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
 	wantTurn(t, f, 0)
@@ -213,7 +213,7 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 
 // The log also has kinds that this version of the program does not know: an older or a newer one wrote them.
 func TestAnUnregisteredKindIsIgnored(t *testing.T) {
-	s, l := &fakeLog{}, &list{}
+	s, l := &fakeLog{}, &keyMemory{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
 	s.add("nobody's", "1", "2")
@@ -229,7 +229,7 @@ func TestAnUnregisteredKindIsIgnored(t *testing.T) {
 
 // A hint that finds nothing new costs one SELECT, and one that finds something reads only the kinds that have grown.
 func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
-	s, one, other := &fakeLog{}, &list{}, &list{}
+	s, one, other := &fakeLog{}, &keyMemory{}, &keyMemory{}
 	f := newFollower(s)
 	f.Register(one.kind(s, "a"))
 	f.Register(other.kind(s, "b"))
@@ -304,7 +304,7 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 // In any order of appends, trims, unclear entries and failures, memory agrees with the log after every read that succeeds.
 func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		s, l := &fakeLog{}, &list{}
+		s, l := &fakeLog{}, &keyMemory{}
 		f := newFollower(s)
 		all, kept := []string(nil), 0 // all is the full log, including trimmed entries
 		kind := l.kind(s, "a")
@@ -342,7 +342,7 @@ func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 
 // A kind that panics is loaded anew, and neither it nor a turn that panics keeps the others from going on.
 func TestAPanicLeavesTheOtherKinds(t *testing.T) {
-	s, bad, good := &fakeLog{}, &list{}, &list{}
+	s, bad, good := &fakeLog{}, &keyMemory{}, &keyMemory{}
 	f := newFollower(s)
 	kind := bad.kind(s, "a")
 	apply := kind.Apply

@@ -31,7 +31,7 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 // If a kind cannot be read or a turn fails, the other kinds are still read and the other turns still run. The error names what
 // failed.
 func TestAFailureConcernsItsOwnKind(t *testing.T) {
-	s, l := &fakeLog{}, &list{}
+	s, l := &fakeLog{}, &keyMemory{}
 	f := newFollower(s)
 	broken := errors.New("broken")
 	f.Register(Kind{Name: "first", Load: func(context.Context) error { return broken }})
@@ -80,7 +80,7 @@ func TestSharedChangesAreNotified(t *testing.T) {
 		Load:  func(context.Context) error { loads++; return nil },
 		Apply: ApplyEach(func(Entry) { applied++ }),
 	})
-	f.Register((&list{}).kind(s, "own"))
+	f.Register((&keyMemory{}).kind(s, "own"))
 	f.OnShared(func() { notified++ })
 	step := func(wantNotified, wantLoads, wantApplied int) {
 		t.Helper()

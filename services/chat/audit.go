@@ -19,7 +19,7 @@ type fact struct {
 }
 
 // audit compares a user's states and sums in Redis with the facts. It reads the facts page by page.
-func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
 	var facts []fact
 	states := shown.Conversations
 	for after := services.ConversationID(0); ; {

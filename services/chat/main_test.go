@@ -25,7 +25,7 @@ type node struct {
 
 // newNode makes the service of a world's node. change may change its configuration, nil does not.
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
+	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -82,7 +82,7 @@ func (n node) runJobs() {
 		n.Clock.Advance(101 * time.Millisecond)
 	}
 	n.RunDueJobs(n.fan)
-	_, err := n.World.Caches.Log.RunOnce(n.TB.Context())
+	_, err := n.World.Caches.Changelog.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 

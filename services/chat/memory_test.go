@@ -86,8 +86,8 @@ func newCachingNode(t *testing.T) *cachingNode {
 	return r
 }
 
-// setHead sets in SQL the number of a conversation's last message, and returns its head.
-func (r *cachingNode) setHead(id services.ConversationID, number int64) Head {
+// setHeadInSQL sets in SQL the number of a conversation's last message, and returns its head.
+func (r *cachingNode) setHeadInSQL(id services.ConversationID, number int64) Head {
 	head := Head{Conversation: id, Number: number, At: r.Now()}
 	r.e.heads[id] = head
 	return head
@@ -113,8 +113,8 @@ func (r *cachingNode) wantUnread(unread int, known bool, places ...services.Read
 
 func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 10)
-	r.setHead(2, 5)
+	r.setHeadInSQL(1, 10)
+	r.setHeadInSQL(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
 	r.wantUnread(0, false, places...)
 	r.Sequences.Follow(watchedUser, places)
@@ -124,7 +124,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
 	r.pass(time.Second)
-	r.setHead(2, 9)
+	r.setHeadInSQL(2, 9)
 	r.runRefresh()
 	second := r.wantUnread(4, true, places...)
 	if second.Sequence <= first.Sequence || r.notified.Load() != 1 {
@@ -139,8 +139,8 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	r := newCachingNode(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.setHead(1, 1)
-	r.setHead(2, 1)
+	r.setHeadInSQL(1, 1)
+	r.setHeadInSQL(2, 1)
 	r.Sequences.learn(t.Context(), places)
 	last := r.wantUnread(2, true, places...).Sequence
 	for i := range int64(4) {
@@ -161,13 +161,13 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 // The first message is notified at once, the next messages of a stream at most ten times a second, and the last one always.
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 0)
+	r.setHeadInSQL(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.Sequences.Follow(watchedUser, places)
 	r.Sequences.learn(t.Context(), places)
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
-		r.Sequences.Raise(r.setHead(1, i+1))
+		r.Sequences.Raise(r.setHeadInSQL(1, i+1))
 		if i == 0 && r.notified.Load() != 1 {
 			t.Error("the first message was not notified at once")
 		}
@@ -176,7 +176,7 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 		t.Errorf("100 messages within a second: notified %d times", notified)
 	}
 	before := r.notified.Load()
-	r.Sequences.Raise(r.setHead(1, 101)) // too soon after the one before
+	r.Sequences.Raise(r.setHeadInSQL(1, 101)) // too soon after the one before
 	if r.notified.Load() != before {
 		t.Error("it was notified sooner than a tenth of a second later")
 	}
@@ -213,8 +213,8 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 // are not notified of other conversations, nor once this node does not watch them any more.
 func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 4)
-	r.setHead(2, 4)
+	r.setHeadInSQL(1, 4)
+	r.setHeadInSQL(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.Sequences.Follow(watchedUser, both)
 	r.Sequences.Follow(watchedUser+1, both[1:])
@@ -227,7 +227,7 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 		t.Helper()
 		r.pass(time.Second)
 		before := r.notified.Load()
-		r.Sequences.Raise(r.setHead(id, number))
+		r.Sequences.Raise(r.setHeadInSQL(id, number))
 		if got := r.notified.Load() - before; got != want {
 			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
@@ -246,8 +246,8 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 
 func TestUnusedSequencesAreDropped(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 4)
-	r.setHead(2, 4)
+	r.setHeadInSQL(1, 4)
+	r.setHeadInSQL(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.Sequences.learn(t.Context(), both)
 	for range 5 {
@@ -264,7 +264,7 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 4)
+	r.setHeadInSQL(1, 4)
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown = errors.New("away")
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
@@ -277,7 +277,7 @@ func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
 func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 4)
+	r.setHeadInSQL(1, 4)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.e.sqlDown = errors.New("down")
 	r.e.heads = nil
@@ -287,7 +287,7 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
-	r.setHead(1, 4)
+	r.setHeadInSQL(1, 4)
 	r.runRefresh()
 	if got := r.Sequences.readSide(places, r.Now()); !got.Known || got.Unread != 4 || r.notified.Load() != 1 {
 		t.Errorf("%+v, and the reader was notified %d times", got, r.notified.Load())
@@ -302,7 +302,7 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	defer forget()
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
-	r.setHead(1, 4)
+	r.setHeadInSQL(1, 4)
 	r.runRefresh()
 	select {
 	case <-moved:
@@ -315,13 +315,13 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 // message. Without it, a message whose hint was lost would never be pushed.
 func TestTheSequenceRisesWithEachMessage(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHead(1, 3)
+	r.setHeadInSQL(1, 3)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.Follow(watchedUser, places)
 	r.learn(t.Context(), places)
 	both := []services.UserID{watchedUser, watchedUser + 1}
 	before := r.Log.LearnedSums(both)
-	r.Raise(r.setHead(1, 4))
+	r.Raise(r.setHeadInSQL(1, 4))
 	after := r.Log.LearnedSums(both)
 	if after[0] <= before[0] || after[1] != before[1] {
 		t.Errorf("what was learned went from %v to %v", before, after)

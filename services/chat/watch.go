@@ -27,8 +27,9 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, id services.C
 	if err != nil {
 		return nil, err
 	}
-	// The watch begins before the first state is read, so that a message in between leaves a token. learn lets this node read the
-	// head from now on, also of a conversation that is counted on write.
+	// The watch begins before the first state is read. So a message that arrives in between signals moved, and is not missed. learn puts
+	// the last sequence of the conversation into the cache of this node, where refresh keeps it current. Without learn only
+	// conversations that are counted on read are there.
 	moved, forget := s.Sequences.watch(id)
 	s.Sequences.learn(ctx, []services.ReadSidePlace{{Conversation: id}})
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {

@@ -175,7 +175,7 @@ func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 			_, _, _, err := insertMessage(ctx, tx, id, users[0], "hello", nil)
 			return err
 		})
-		_, err := n.World.Caches.Log.RunOnce(t.Context())
+		_, err := n.World.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
 		waitForList(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 1 })
 		n.send(users[0], id) // by this node, which knows at once

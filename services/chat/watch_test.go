@@ -58,14 +58,14 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 			return err
 		})
 	}
-	_, err = n.World.Caches.Log.RunOnce(t.Context())
+	_, err = n.World.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
 	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 51 })
 	n.markRead(users[1], group, 0)
 	badges <- &services.Badges{Version: "2"}
 	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
 	n.mustDo(n.AddMembers(users[0], group, n.MakeStrangers(1)))
-	_, err = n.World.Caches.Log.RunOnce(t.Context())
+	_, err = n.World.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
 	waitForChange(t, changes, func(c Change) bool { return c.State.Members == 3 })
 	n.mustDo(n.Quit(users[1], group), nil)
@@ -94,7 +94,7 @@ func TestAWatcherSeesTheRecallOfAReadMessage(t *testing.T) {
 		_, _, err := recall(ctx, tx, elsewhere, users[0])
 		return err
 	})
-	_, err = n.World.Caches.Log.RunOnce(t.Context())
+	_, err = n.World.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
 	waitForChange(t, changes, func(c Change) bool { return c.State.Revision == revision+2 })
 }

@@ -107,7 +107,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 		engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: nodecache.SQL{DB: db}, Logger: slog.Default()})
 		projections := projector.New(projector.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
 		fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, Store: db, Clock: services.SystemClock{}, IDs: ids})
-		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Log: log, IDs: ids, Clock: services.SystemClock{}})
+		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Changelog: log, IDs: ids, Clock: services.SystemClock{}})
 		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
 	// Only follows are left. They change how many followers an author has, and with it the mode of their posts.

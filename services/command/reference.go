@@ -47,10 +47,10 @@ prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; on
 
 `
 
-// reference writes the schema as a page of Markdown. It writes into memory, so that only the last write can fail. docs/schema.md is its
+// schemaReference writes the schema as a page of Markdown. It writes into memory, so that only the last write can fail. docs/schema.md is its
 // output, and make verify compares them. The same schema gives the same text, byte for byte, so everything that comes from a map
 // is sorted.
-type reference struct {
+type schemaReference struct {
 	schema *ast.Schema
 	out    strings.Builder
 }
@@ -58,7 +58,7 @@ type reference struct {
 // writeReference writes the whole page: a list of the chapters, then each. The chapters follow a reader's needs and not the
 // alphabet.
 func writeReference(schema *ast.Schema, out io.Writer) error {
-	r := reference{schema: schema}
+	r := schemaReference{schema: schema}
 	r.out.WriteString(aboutReference)
 	for _, chapter := range chapters {
 		fmt.Fprintf(&r.out, "- %s\n", chapterLink(chapter.file, chapter.title))
@@ -101,7 +101,7 @@ func chapterOf(name string, at *ast.Position) string {
 // writeChapter writes the definitions of a file of the schema: operations first, then types. A type that another file declares is there
 // too, before those of this file, with the fields that this file adds. A reader comes for one capability, and finds first the operations, then the
 // types of the answers.
-func (r *reference) writeChapter(file, title string) {
+func (r *schemaReference) writeChapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}
 	// Queries, mutations and subscriptions get a heading each, and only where the file adds some.
@@ -152,7 +152,7 @@ func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 
 // writeDefinition writes a type, or the fields that a file adds to it. Only the file that declares a type describes it; elsewhere
 // a heading with the chapter's title keeps the anchors apart.
-func (r *reference) writeDefinition(definition *ast.Definition, file, title string) {
+func (r *schemaReference) writeDefinition(definition *ast.Definition, file, title string) {
 	kind := kindOf(definition)
 	if fileOf(definition) != file {
 		fmt.Fprintf(&r.out, "\n### `%s %s`: %s\n\n", kind, definition.Name, strings.ToLower(title))
@@ -196,7 +196,7 @@ func (r *reference) writeDefinition(definition *ast.Definition, file, title stri
 }
 
 // names are links to types, in one line.
-func (r *reference) names(names []string) string {
+func (r *schemaReference) names(names []string) string {
 	linked := make([]string, len(names))
 	for i, name := range names {
 		linked[i] = r.link(name)
@@ -206,7 +206,7 @@ func (r *reference) names(names []string) string {
 
 // writeFields writes a list of fields: the signature in one line, the description below it, then the arguments that have one. It
 // writes Markdown lists and no tables: a description may be long, and a table would squeeze it.
-func (r *reference) writeFields(fields ast.FieldList) {
+func (r *schemaReference) writeFields(fields ast.FieldList) {
 	for _, field := range fields {
 		var arguments []string
 		for _, argument := range field.Arguments {
@@ -240,7 +240,7 @@ func defaultText(value *ast.Value) string {
 }
 
 // typeText is a type as a field has it, with a link to its description. Brackets are escaped, because a link follows them.
-func (r *reference) typeText(t *ast.Type) string {
+func (r *schemaReference) typeText(t *ast.Type) string {
 	text := ""
 	if t.Elem != nil {
 		text = `\[` + r.typeText(t.Elem) + `\]`
@@ -255,7 +255,7 @@ func (r *reference) typeText(t *ast.Type) string {
 
 // link is the name of a type, with a link to its heading unless it is a scalar of GraphQL itself. A name that the schema does
 // not have would be a nil here: validation has refused it.
-func (r *reference) link(name string) string {
+func (r *schemaReference) link(name string) string {
 	definition := r.schema.Types[name]
 	if definition.BuiltIn {
 		return name

@@ -69,8 +69,8 @@ const (
 type Service struct {
 	cfg    Config
 	db     *sql.DB
-	pool   *leases.Pool   // runs the courier while this node has the lease
-	guard  outbound.Guard // refuses addresses that are not public
+	pool   *leases.WorkerPool // runs the courier while this node has the lease
+	guard  outbound.Guard     // refuses addresses that are not public
 	client *outbound.Client
 	batch  int // the most changes, or devices, in one step
 	// hasDevices says whether there were devices at the last look; Register sets it at once.
@@ -96,7 +96,7 @@ func New(cfg Config) *Service {
 	if s.On() {
 		cfg.Stream.SetHasReaders(true) // until the first look: otherwise jobs before it would mark no user
 	}
-	s.pool = leases.NewPool(leases.Config{
+	s.pool = leases.NewWorkerPool(leases.Config{
 		DB: cfg.DB, Table: leased, RowsName: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
 		On:   func() bool { return s.On() && s.hasDevices.Load() && cfg.Stream.On() },
 		Work: func(lease *leases.Lease) leases.Worker { return s.newCourier(lease) },

@@ -46,12 +46,12 @@ const logKind = "erasure"
 type Config struct {
 	DB *sql.DB
 	// Redis and People hold copies of the user's facts that no step removes: the documents and the node cache.
-	Redis  *rdb.Projections
-	Jobs   *jobs.Engine
-	People *people.Memory
-	Log    *changelog.Follower
-	Clock  services.Clock
-	Logger *slog.Logger
+	Redis     *rdb.Projections
+	Jobs      *jobs.Engine
+	People    *people.Memory
+	Changelog *changelog.Follower
+	Clock     services.Clock
+	Logger    *slog.Logger
 	// Steps are the steps of all features, in the order in which they run. Their names are stored, so a name means the same in
 	// every release.
 	Steps []erase.Step
@@ -103,7 +103,7 @@ func New(cfg Config) *Service {
 		s.stepIndex[step.Name] = i
 	}
 	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.Bulk, Each: s.run, Changes: jobs.NoCounts()})
-	cfg.Log.Register(changelog.Kind{Name: logKind, Load: s.forgetErasedUsers})
+	cfg.Changelog.Register(changelog.Kind{Name: logKind, Load: s.forgetErasedUsers})
 	return s
 }
 

@@ -31,7 +31,7 @@ func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *wo
 	t.Helper()
 	w := &world{World: fanouttest.New(t, options)}
 	w.Service = New(Config{
-		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Log: w.Caches.Log, Clock: w.Clock, Steps: steps,
+		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Changelog: w.Caches.Changelog, Clock: w.Clock, Steps: steps,
 		Gone: func(key string) { w.goneKeys = append(w.goneKeys, key) },
 	})
 	w.user = w.MakeNamedUsers(leaver)[0]
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *wo
 // follow brings the node cache up to date.
 func (w *world) follow() {
 	w.TB.Helper()
-	_, err := w.Caches.Log.RunOnce(w.TB.Context())
+	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
@@ -157,7 +157,7 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	follow := func() {
 		t.Helper()
-		_, err := late.Log.RunOnce(t.Context())
+		_, err := late.Changelog.RunOnce(t.Context())
 		w.Must(err)
 	}
 	follow()

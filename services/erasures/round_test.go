@@ -123,11 +123,11 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	c := newCrowd(t, 2)
 	comes := func(erasure string) {
 		c.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.Lines(ctx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, scrubFile, erasure))
+			_, err := tx.Lines(ctx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, scrubbedDB, erasure))
 			return err
 		})
 	}
-	first, second := progress{id: c.erasures[0].Name, step: scrubFile}, progress{id: c.erasures[1].Name, step: scrubFile}
+	first, second := progress{id: c.erasures[0].Name, step: scrubbedDB}, progress{id: c.erasures[1].Name, step: scrubbedDB}
 	comes(first.id)
 	if wait, err := c.joinRound(t.Context(), first); err != nil || wait > 0 {
 		t.Fatalf("the first waits for %v, %v", wait, err)
@@ -148,7 +148,7 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("between two parts the second waits for %v, %v", wait, err)
 	}
-	c.endRound(first.id, scrubFile)
+	c.endRound(first.id, scrubbedDB)
 	if wait, err := c.joinRound(t.Context(), second); err != nil || wait > 0 {
 		t.Errorf("after the round the second waits for %v, %v", wait, err)
 	}

@@ -15,7 +15,7 @@ import (
 // again, for the key, and for bytes that moved between two pages during the first round; the write-ahead log is emptied. Each step
 // records where it is, as the steps of features do.
 const (
-	scrubFile  = "scrub the file"
+	scrubbedDB = "scrub the file"
 	scrubAgain = "scrub the file again"
 	emptyLog   = "empty the log"
 )
@@ -30,7 +30,7 @@ const (
 
 // scrubs reports whether the erasure is at one of the steps of scrub, which belong to no feature.
 func (at progress) scrubs() bool {
-	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
+	return at.step == scrubbedDB || at.step == scrubAgain || at.step == emptyLog
 }
 
 // scrubbing is the state that this node's erasures share: only one erasure scrubs at a time. SQLite serves one process, so this
@@ -62,7 +62,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) 
 	case given != "":
 		next.step, ended = emptyLog, true
 	case part.More:
-	case at.step == scrubFile:
+	case at.step == scrubbedDB:
 		next.step, ended = scrubAgain, true
 	default:
 		next.step, ended = emptyLog, true
@@ -72,7 +72,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) 
 			return s.save(ctx, tx, next)
 		}
 		next.after = 0
-		if at.step == scrubFile {
+		if at.step == scrubbedDB {
 			if err := s.freeKeys(ctx, tx, serves); err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ func (s *Service) writeUnlessMoved(ctx context.Context, user services.UserID, at
 func (s *Service) scrubPart(ctx context.Context, at progress) (part sql.ScrubbedPart, given string, wait time.Duration, err error) {
 	// The file is checked before the first page is overwritten, because a scrub may damage a damaged file further. The check
 	// reads the whole file.
-	if at.step == scrubFile && at.after == 0 {
+	if at.step == scrubbedDB && at.after == 0 {
 		damage, err := s.cfg.DB.FindDamage(ctx)
 		if damage != "" && s.cfg.Logger != nil {
 			s.cfg.Logger.Error("the database's file is damaged", "damage", damage)

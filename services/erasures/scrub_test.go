@@ -126,7 +126,7 @@ func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 			return nil
 		}
 		w.Must(w.Store.Each(t.Context(), rowsToHold, nil, held))
-		if ends && w.at() != scrubFile {
+		if ends && w.at() != scrubbedDB {
 			t.Errorf("the scrub goes on to %s", w.at())
 		}
 		w.end(erasure)

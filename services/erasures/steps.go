@@ -115,7 +115,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 			at.step, at.after = s.cfg.Steps[index+1].Name, 0
 		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
 			if s.cfg.DB.Scrubs() {
-				at.step, at.after, at.passEnded = scrubFile, 0, true // run waits then, so that erasures that began together come to the same round
+				at.step, at.after, at.passEnded = scrubbedDB, 0, true // run waits then, so that erasures that began together come to the same round
 				break
 			}
 			done = true

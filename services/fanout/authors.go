@@ -26,7 +26,7 @@ const (
 	// A mode may lag behind the audience: a post that is pushed to more followers than necessary costs time and nothing else.
 	modeAfter  = 5 * time.Second // so that several follows are counted together
 	countAgain = time.Minute     // the least time between two counts of an audience of thousands
-	// modesBatch is how many authors runModes queues in one transaction: SQLite runs one writing transaction at a time, and others
+	// modesBatch is how many authors queueModeJobs queues in one transaction: SQLite runs one writing transaction at a time, and others
 	// wait.
 	modesBatch = 1000
 )
@@ -36,7 +36,7 @@ const (
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobMode, Class: jobs.Short, Each: jobs.UserWork(f.findMode), Changes: jobs.NoCounts()},
-		{Name: jobModes, Class: jobs.Bulk, Each: f.runModes, Changes: jobs.NoCounts()},
+		{Name: jobModes, Class: jobs.Bulk, Each: f.queueModeJobs, Changes: jobs.NoCounts()},
 		{Name: jobName, Class: jobs.Bulk, Each: f.runName, Changes: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
 }
@@ -287,9 +287,9 @@ func (f *Fanout) WriteNames(ctx context.Context, field rdb.NamedField, stamp red
 	return nil
 }
 
-// runModes queues a job for every author whose audience may call for another mode: authors with enough followers, and authors
+// queueModeJobs queues a job for every author whose audience may call for another mode: authors with enough followers, and authors
 // that have a row already.
-func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
+func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 		if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil { // it splits the job, and serves no chunk
 			t.Fatal(err)
 		}
-		_, err := w.Caches.Log.RunOnce(t.Context())
+		_, err := w.Caches.Changelog.RunOnce(t.Context())
 		w.Must(err)
 		for _, turn := range []struct {
 			after time.Duration
@@ -130,7 +130,7 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 			w.Clock.Advance(turn.after)
 			_, err := w.Projector.Janitor().RunOnce(t.Context())
 			w.Must(err)
-			_, err = w.Caches.Log.RunOnce(t.Context())
+			_, err = w.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)
 			left, err := posts.InFlightFanouts(t.Context(), w.Store)
 			w.Must(err)

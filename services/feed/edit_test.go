@@ -55,7 +55,7 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 		if got := n.bodies(author); !slices.Equal(got, []string{"two", "mended"}) {
 			t.Errorf("the author sees %q", got)
 		}
-		if _, err := there.Caches.Log.RunOnce(t.Context()); err != nil {
+		if _, err := there.Caches.Changelog.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := there.bodies(reader); !slices.Equal(got, []string{"two", "mended"}) {

@@ -23,7 +23,7 @@ func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 		}
 		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 	})
-	_, err := n.Caches.Log.RunOnce(t.Context())
+	_, err := n.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
 	want := []services.PostID{one.Post}
 	for range 4 {
@@ -88,7 +88,7 @@ func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 			}
 			return nodecache.FanoutChange{InFlightFanout: one, Ended: ended}.Append(ctx, tx)
 		})
-		_, err := n.Caches.Log.RunOnce(t.Context())
+		_, err := n.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
 	}
 	change(false)

@@ -149,7 +149,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 		}
 		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 	})
-	_, err := n.Caches.Log.RunOnce(t.Context())
+	_, err := n.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
 	if ready := n.ready(reader, 4); ready == nil || len(ready.Items) != 4 {
 		t.Error("a page that ends above the post is not ready")

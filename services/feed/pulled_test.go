@@ -17,7 +17,7 @@ import (
 func (n node) settle() {
 	n.TB.Helper()
 	n.RunAllJobs(n.fan)
-	_, err := n.Caches.Log.RunOnce(n.TB.Context())
+	_, err := n.Caches.Changelog.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
@@ -221,7 +221,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		stranger := n.MakeUsers(1)[0]
 		shows := func(what string, reader services.UserID, want ...services.PostID) {
 			t.Helper()
-			_, err := n.Caches.Log.RunOnce(t.Context())
+			_, err := n.Caches.Changelog.RunOnce(t.Context())
 			n.Must(err)
 			page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 			if err != nil || !slices.Equal(postsOf(page), want) || n.Document(reader).FeedCount != len(want) {
@@ -236,7 +236,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		shows("who does not follow", stranger)
 		second, gone := n.publish(author, "waits too"), n.publish(author, "does not stay")
 		n.Clock.Advance(time.Second)
-		_, err := n.Caches.Log.RunOnce(t.Context())
+		_, err := n.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
 		n.Must(n.do(n.Service.Delete(author, gone)))
 		shows("one deleted", reader, second, first)
@@ -264,7 +264,7 @@ func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 			}
 			return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 		})
-		_, err := n.Caches.Log.RunOnce(t.Context())
+		_, err := n.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
 	}
 	shows := func(what string, want ...services.PostID) {

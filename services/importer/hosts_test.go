@@ -66,7 +66,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
 		w.RunAllJobs(w.Fanout)
-		_, err := w.Caches.Log.RunOnce(t.Context())
+		_, err := w.Caches.Changelog.RunOnce(t.Context())
 		w.Must(err)
 		// The log has one entry for the hosts with few followers, and one for each show of the host with many.
 		if got := livetest.Service(w).Memory.Version() - before; got != 1+3 {

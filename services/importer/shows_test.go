@@ -63,7 +63,7 @@ const showsFile = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-3
 // board is a follower's present board, by the keys of the shows.
 func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Show) (keys []string) {
 	w.TB.Helper()
-	_, err := w.Caches.Log.RunOnce(w.TB.Context())
+	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
 	w.Must(err)
 	board, err := livetest.Service(w).Board(w.TB.Context(), reader, live.BoardRequest{First: 100})
 	w.Must(err)
@@ -172,7 +172,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 		im.now = w.Clock.Now()
 		count := func(user services.UserID) int {
 			w.RunAllJobs(w.Fanout)
-			_, err := w.Caches.Log.RunOnce(t.Context())
+			_, err := w.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)
 			return livetest.Service(w).Memory.CountLive(w.Document(user).Hosts, 0).New
 		}

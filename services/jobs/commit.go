@@ -51,7 +51,7 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 		}
 	}
 	if few {
-		e.wakeAhead()
+		e.wakeAllButShort()
 	} else {
 		e.Wake()
 	}

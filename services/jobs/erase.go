@@ -30,9 +30,9 @@ var (
 	setRefusal = sql.NewStatement("erase a name from a refusal", `UPDATE idempotency SET message = $3 WHERE scope = $1 AND key = $2`)
 )
 
-// soon separates two kinds of planned jobs. Those that are due within this time are left to run before the next pass. Those
+// eraseDueWithin separates two kinds of planned jobs. Those that are due within this time are left to run before the next pass. Those
 // that are planned for later, such as the ends of mutes, are deleted.
-const soon = time.Minute
+const eraseDueWithin = time.Minute
 
 // EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
 // user. The parameter except is a kind whose jobs stay. Due jobs still update views, so they run: a pass that finds such a job is
@@ -85,7 +85,7 @@ func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error
 }
 
 // eraseNamed is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that name the
-// user, it deletes dead jobs and jobs that are planned for later than soon, and waits for the others.
+// user, it deletes dead jobs and jobs that are planned for later than eraseDueWithin, and waits for the others.
 func eraseNamed(table string, find, remove sql.Statement, except string) erase.Step {
 	bound := erase.PartEndFinder(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
@@ -105,7 +105,7 @@ func eraseNamed(table string, find, remove sql.Statement, except string) erase.S
 			switch {
 			case !erase.NamesUser(at.User, job.Kind, job.Key, job.Payload):
 			// Dead jobs have no time: the statement gives them 0.
-			case due == 0 || due > sql.Micros(tx.Now.Add(soon)):
+			case due == 0 || due > sql.Micros(tx.Now.Add(eraseDueWithin)):
 				gone = append(gone, job.ID)
 			default:
 				waiting++

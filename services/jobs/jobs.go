@@ -86,13 +86,13 @@ func New(cfg Config) *Engine {
 
 // Wake makes idle workers check for jobs now.
 func (e *Engine) Wake() {
-	e.wakeAhead()
+	e.wakeAllButShort()
 	signal(e.wakeUp[Short])
 }
 
-// wakeAhead is Wake after a commit whose jobs go ahead. It does not wake the worker of all short jobs, which would claim the same
+// wakeAllButShort is Wake after a commit whose jobs go ahead. It does not wake the worker of all short jobs, which would claim the same
 // jobs. That worker checks the queue by itself, and helps if there are more jobs than the other worker can do.
-func (e *Engine) wakeAhead() {
+func (e *Engine) wakeAllButShort() {
 	signal(e.prompt)
 	signal(e.wakeUp[Bulk])
 	signal(e.wakeUp[Urgent])

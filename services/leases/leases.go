@@ -70,8 +70,8 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Pool works on the rows that this node holds, each in a goroutine of its own. It is safe for concurrent use.
-type Pool struct {
+// WorkerPool works on the rows that this node holds, each in a goroutine of its own. It is safe for concurrent use.
+type WorkerPool struct {
 	cfg   Config
 	token string // of this node
 	wake  chan struct{}
@@ -81,13 +81,13 @@ type Pool struct {
 	running map[string]bool
 }
 
-// NewPool makes the pool of a node.
-func NewPool(cfg Config) *Pool {
-	return &Pool{cfg: cfg, token: rand.Text(), wake: make(chan struct{}, 1), running: map[string]bool{}}
+// NewWorkerPool makes the pool of a node.
+func NewWorkerPool(cfg Config) *WorkerPool {
+	return &WorkerPool{cfg: cfg, token: rand.Text(), wake: make(chan struct{}, 1), running: map[string]bool{}}
 }
 
 // Wake makes this node look for rows now.
-func (p *Pool) Wake() {
+func (p *WorkerPool) Wake() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -95,14 +95,14 @@ func (p *Pool) Wake() {
 }
 
 // Running returns how many rows this node works on.
-func (p *Pool) Running() int {
+func (p *WorkerPool) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.running)
 }
 
 // Run works on the rows that no other node holds, until ctx ends.
-func (p *Pool) Run(ctx context.Context) error {
+func (p *WorkerPool) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
 	ctx, cancel := context.WithCancel(ctx) // a panic ends the workers too
@@ -131,7 +131,7 @@ func (p *Pool) Run(ctx context.Context) error {
 }
 
 // Free lists the rows that this node may work on.
-func (p *Pool) Free(ctx context.Context) ([]string, error) {
+func (p *WorkerPool) Free(ctx context.Context) ([]string, error) {
 	if !p.cfg.On() {
 		return nil, nil
 	}
@@ -139,7 +139,7 @@ func (p *Pool) Free(ctx context.Context) ([]string, error) {
 }
 
 // begin records that this node works on a row. It returns false if the node already works on the row.
-func (p *Pool) begin(name string) bool {
+func (p *WorkerPool) begin(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running[name] {
@@ -150,14 +150,14 @@ func (p *Pool) begin(name string) bool {
 }
 
 // end lets Run start a worker for the row again.
-func (p *Pool) end(name string) {
+func (p *WorkerPool) end(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, name)
 }
 
 // work works on a row until ctx ends or another node holds the row.
-func (p *Pool) work(ctx context.Context, name string) {
+func (p *WorkerPool) work(ctx context.Context, name string) {
 	w := p.cfg.Work(p.Lease(name))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -190,7 +190,7 @@ func step(ctx context.Context, w Worker) (wait time.Duration, err error) {
 
 // Lease is the lease of a row that this node holds, or tries to.
 type Lease struct {
-	p    *Pool
+	p    *WorkerPool
 	Name string
 	// renewAt and until are zero until Hold has succeeded.
 	renewAt time.Time // by the machine's clock, as is until
@@ -198,7 +198,7 @@ type Lease struct {
 }
 
 // Lease returns the lease of a row, which is not held yet.
-func (p *Pool) Lease(name string) *Lease { return &Lease{p: p, Name: name} }
+func (p *WorkerPool) Lease(name string) *Lease { return &Lease{p: p, Name: name} }
 
 // Token returns the token of the row while this node holds it.
 func (l *Lease) Token() string { return l.p.token }

@@ -63,8 +63,8 @@ func (s *studio) run(text string) {
 }
 
 // pool makes the pool of a node, with leases of a length. Every step of its workers first calls Hold.
-func (s *studio) pool(node string, lease time.Duration) *leases.Pool {
-	return leases.NewPool(leases.Config{
+func (s *studio) pool(node string, lease time.Duration) *leases.WorkerPool {
+	return leases.NewWorkerPool(leases.Config{
 		DB: s.db, Table: table, RowsName: "paintings", Node: node, Lease: lease, On: func() bool { return true },
 		Work: func(lease *leases.Lease) leases.Worker { return &painter{s, node, lease} },
 		Log:  slog.New(slog.DiscardHandler),
@@ -72,7 +72,7 @@ func (s *studio) pool(node string, lease time.Duration) *leases.Pool {
 }
 
 // begin lets a pool work until the returned function is called, which waits for its end.
-func (s *studio) begin(pool *leases.Pool) (end func()) {
+func (s *studio) begin(pool *leases.WorkerPool) (end func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var group errgroup.Group
 	group.Go(func() error { return pool.Run(ctx) })
@@ -228,7 +228,7 @@ func TestFailedSteps(t *testing.T) {
 // A node whose On returns false holds no row, and no node holds a row that is gone.
 func TestRowsThatAreNotWorkedOn(t *testing.T) {
 	eachDatabase(t, []string{"a"}, func(s *studio) {
-		off := leases.NewPool(leases.Config{DB: s.db, Table: table, RowsName: "paintings", Lease: time.Hour, On: func() bool { return false }})
+		off := leases.NewWorkerPool(leases.Config{DB: s.db, Table: table, RowsName: "paintings", Lease: time.Hour, On: func() bool { return false }})
 		if free := s.free(off); len(free) > 0 {
 			t.Errorf("%v are free for a node that does not work", free)
 		}
@@ -242,7 +242,7 @@ func TestRowsThatAreNotWorkedOn(t *testing.T) {
 }
 
 // free returns what pool.Free lists.
-func (s *studio) free(pool *leases.Pool) []string {
+func (s *studio) free(pool *leases.WorkerPool) []string {
 	s.t.Helper()
 	free, err := pool.Free(s.t.Context())
 	s.must(err)

@@ -18,7 +18,7 @@ type boardFacts struct {
 
 // audit compares the hosts that a document names, and the list of replays if there is one, with the facts. It returns the facts, and
 // the names of the parts that differ. It runs while others write: services/audit compares again before it believes a difference.
-func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
 	var facts boardFacts
 	var err error
 	if facts.hosts, err = s.followedHosts(ctx, user); err != nil {

@@ -24,14 +24,14 @@ type BoardRequest struct {
 type Item struct {
 	// Place is the position in the session, which a cursor contains. The show may have another position now.
 	Place  ShowPlace
-	Frozen FrozenState
+	Frozen FrozenShow
 	Show   Show // as it is now
 	Host   services.User
 }
 
-// FrozenState is the status and the times of a show as the session froze them. StartedAt and EndedAt are zero if the show had not
+// FrozenShow is the status and the times of a show as the session froze them. StartedAt and EndedAt are zero if the show had not
 // started or ended by then.
-type FrozenState struct {
+type FrozenShow struct {
 	Status                        ShowStatus
 	PlannedAt, StartedAt, EndedAt time.Time
 }
@@ -161,7 +161,7 @@ func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 	for i := range lines {
 		line, item := &lines[i], &items[i]
 		hosts[i] = line.Show.Host
-		item.Frozen = FrozenState{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
+		item.Frozen = FrozenShow{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
 		item.Place, item.Show = line.Place, line.Show
 	}
 	return items, hosts

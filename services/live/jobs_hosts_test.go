@@ -81,7 +81,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		if onBoardsSince(w, upcoming) != 1 || onBoardsSince(w, live) != 2 || onBoardsSince(w, over) != 3 || onBoardsSince(w, cancelled) != 0 {
 			t.Errorf("the versions are %d, %d, %d and %d", onBoardsSince(w, upcoming), onBoardsSince(w, live), onBoardsSince(w, over), onBoardsSince(w, cancelled))
 		}
-		if _, err := w.Caches.Log.RunOnce(t.Context()); err != nil {
+		if _, err := w.Caches.Changelog.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		count := func(user services.UserID, seen uint64) services.LiveCount {
@@ -206,7 +206,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	differed("a mark", "register B")
 	w.Server.Do("SET", key("r"), "x")
 	differed("a key of another type", "a key that cannot be read")
-	if _, err := w.Caches.Log.RunOnce(t.Context()); err != nil || serviceOf(w).Memory.Version() == 0 {
+	if _, err := w.Caches.Changelog.RunOnce(t.Context()); err != nil || serviceOf(w).Memory.Version() == 0 {
 		t.Errorf("memory is at version %d: %v", serviceOf(w).Memory.Version(), err)
 	}
 }

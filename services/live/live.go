@@ -40,15 +40,15 @@ import (
 
 // Config configures the service.
 type Config struct {
-	Store  *sql.DB
-	Redis  *rdb.Projections
-	Reader *nodecache.Reader
-	Log    *changelog.Follower // the node cache follows it
-	Memory *Memory             // the node cache; nil: New makes it. Services of one node share it
-	Jobs   *jobs.Engine        // New registers its kinds of jobs
-	Fanout *fanout.Fanout      // New registers the boards' part of rebuilds, follows and audits, and rows that expire
-	IDs    *services.IDClock
-	Clock  services.Clock
+	Store     *sql.DB
+	Redis     *rdb.Projections
+	Reader    *nodecache.Reader
+	Changelog *changelog.Follower // the node cache follows it
+	Memory    *Memory             // the node cache; nil: New makes it. Services of one node share it
+	Jobs      *jobs.Engine        // New registers its kinds of jobs
+	Fanout    *fanout.Fanout      // New registers the boards' part of rebuilds, follows and audits, and rows that expire
+	IDs       *services.IDClock
+	Clock     services.Clock
 
 	Limits ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
 
@@ -106,7 +106,7 @@ func New(cfg Config) *Service {
 		sessions: cfg.Sessions, idleTime: cfg.SessionFor, longestLife: maxSessionLifeInIdleTimes * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
-		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longestLife+keepLonger)
+		s.Memory = newMemory(cfg.Changelog, database{cfg.Store}, s.longestLife+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	// From here on rebuilds, follows, audits and the janitor include boards. They call the registered functions, so that the

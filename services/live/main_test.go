@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // configOf is the configuration of the shows of a world's node.
 func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 	return Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Log: w.Caches.Log, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
+		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
 	}
 }
 

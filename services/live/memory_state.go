@@ -204,7 +204,7 @@ func (s *showState) forget(until int64) {
 		// If this was the show's last move, no session needs an older position of it. A replay that is in lists leaves
 		// the cache: pages read it from SQL, or from the cache of recently read shows.
 		if known.version == move.version {
-			s.settle(known)
+			s.markSettled(known)
 		}
 		s.hosts.add(known.host).summarize()
 	}
@@ -213,8 +213,8 @@ func (s *showState) forget(until int64) {
 	}
 }
 
-// settle records that a show's last move is older than any session, and drops the show if it is over.
-func (s *showState) settle(known *cachedShow) {
+// markSettled records that a show's last move is older than any session, and drops the show if it is over.
+func (s *showState) markSettled(known *cachedShow) {
 	known.settled = true
 	switch {
 	case known.is(ShowReplay) && known.pull:

@@ -124,7 +124,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	}
 	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
 	// Without this check the client would draw a show as live under a badge that does not count it, for one round trip of the hub.
-	if w.behind(badges) {
+	if w.awaitsBadges(badges) {
 		return change, push.ErrBehind
 	}
 	// These are all moves since the session began, and not only since the last change: a client that missed a change needs only the
@@ -141,9 +141,9 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 // not more often than its interval, and its engines may not answer.
 const badgesWithin = 500 * time.Millisecond
 
-// behind reports whether badges do not count the live shows in this node's cache yet. New badges will come soon, so the change
-// waits, and both are sent together.
-func (w *watcher) behind(badges *services.Badges) bool {
+// awaitsBadges reports whether the change waits for newer badges: these do not count the live shows in this node's cache yet. It waits for
+// badgesWithin at most. New badges will come soon, and then both are sent together.
+func (w *watcher) awaitsBadges(badges *services.Badges) bool {
 	now := w.service.clock.Now()
 	// Sequences are sums of versions over the same hosts, and only rise, so they can be compared.
 	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {

@@ -156,10 +156,10 @@ func timeOrNone(us sql.NullInt64) time.Time {
 
 // readReports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist
 // is absent.
-func readReports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
-	found := make(map[ID]Report, len(ids))
+func readReports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]SentMessage, error) {
+	found := make(map[ID]SentMessage, len(ids))
 	err := db.Each(ctx, reportsOf, []any{ids}, func(scan func(...any) error) error {
-		var report Report
+		var report SentMessage
 		var created, updated int64
 		m := &report.Message
 		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &report.Recipients, &report.ReadCount)
@@ -172,7 +172,7 @@ func readReports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, erro
 
 // readReport returns the report of one message. The error is NOT_FOUND if there is no such message. The caller has the scope of the
 // application, so there is nothing to hide.
-func readReport(ctx context.Context, db *sql.DB, id ID) (Report, error) {
+func readReport(ctx context.Context, db *sql.DB, id ID) (SentMessage, error) {
 	found, err := readReports(ctx, db, []ID{id})
 	one, exists := found[id]
 	if err == nil && !exists {

@@ -220,7 +220,7 @@ func TestAnEditKeepsReadStates(t *testing.T) {
 		m.Content = ""
 		sqltest.Equal(b.T, sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
 		m.ReadAt = time.Time{}
-		sqltest.Equal(b.T, sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T), Report{Message: m, Recipients: 2, ReadCount: 1})
+		sqltest.Equal(b.T, sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T), SentMessage{Message: m, Recipients: 2, ReadCount: 1})
 		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
 	})
 }

@@ -49,12 +49,12 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map
 
 // Report is a message as its sender sees it. The error is NOT_FOUND if there is no such message. Report counts the rows at each
 // call: it is for senders, not for every reader.
-func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
+func (s *Service) Report(ctx context.Context, id ID) (SentMessage, error) {
 	return readReport(ctx, s.db, id)
 }
 
 // Reports are messages as their senders see them; a message that does not exist is absent.
-func (s *Service) Reports(ctx context.Context, ids []ID) (map[ID]Report, error) {
+func (s *Service) Reports(ctx context.Context, ids []ID) (map[ID]SentMessage, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

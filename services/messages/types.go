@@ -52,9 +52,9 @@ type Message struct {
 	ReadAt    time.Time // when the user marked it read; zero while it is unread
 }
 
-// Report is a message as its sender sees it. Both counts are of the existing rows: while a message to many is being delivered,
+// SentMessage is a message as its sender sees it. Both counts are of the existing rows: while a message to many is being delivered,
 // Recipients grows. Rows of erased users are gone, so it may also fall.
-type Report struct {
+type SentMessage struct {
 	Message    Message // without ReadAt
 	Recipients int
 	ReadCount  int

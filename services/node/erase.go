@@ -45,7 +45,7 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 // does so when it learns of the erasure by the changelog.
 func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasures.Service {
 	s.erasures = erasures.New(erasures.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Log: s.Caches.Log, Clock: s.clock, Logger: s.Log,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Changelog: s.Caches.Changelog, Clock: s.clock, Logger: s.Log,
 		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
 		// even if the clocks of two nodes differ.
 		Grace: max(30*time.Second, 2*s.Config.OperationTimeout),

@@ -27,6 +27,6 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 // leave removes users who are no longer watched here, from this node's memory and from Redis. The hub calls it in batches. After
 // a failure Redis keeps a lease, which expires.
 func (s *Server) leave(ctx context.Context, users []services.UserID) error {
-	s.Caches.Log.Unfollow(users)
+	s.Caches.Changelog.Unfollow(users)
 	return s.Redis.Leave(ctx, users)
 }

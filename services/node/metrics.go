@@ -65,7 +65,7 @@ func (s *Server) registry() *prometheus.Registry {
 	counter("fanout_delivered_total", "Posts written into the inboxes of followers.", s.Fanout.Delivered)
 	counter("replays_delivered_total", "Replays written into the replay lists of followers.", s.Live.ReplaysDelivered)
 	counter("unread_clamped_total", "Negative counts of unread messages that were clamped to 0. Always 0 unless there is a fault.", s.Projector.Clamped)
-	gauge("badge_audit_lap_seconds", "Age of the audit's current lap at this node's last turn. More than audit-every means that the audit does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
+	gauge("badge_audit_lap_seconds", "Age of the audit's current lap at this node's last turn. More than audit-every means that the audit does not keep up.", func() float64 { return s.audit.Stats().LapAge.Seconds() })
 	// The engines, as this node sees them.
 	gauge("clock_ahead_seconds", "Seconds by which this node's clock is ahead of the database's; negative when behind. Always 0 on SQLite, which has no clock of its own.", func() float64 {
 		ahead, _ := s.Projector.ClockAhead()

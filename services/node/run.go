@@ -60,7 +60,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := StartLoops(workers, s.Log, s.workerLoops()...)
-	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Changelog.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {
@@ -105,11 +105,11 @@ func (s *Server) runHints(ctx context.Context) error {
 				s.Hub.Hint(hint.User, hint.N, cause)
 			}
 		},
-		Log: s.Caches.Log.Wake,
+		Log: s.Caches.Changelog.Wake,
 		// The connection to Redis was lost for a while: any hint may have been missed.
 		Resync: func() {
 			s.Hub.HintAll()
-			s.Caches.Log.Wake()
+			s.Caches.Changelog.Wake()
 		},
 	})
 }

@@ -26,7 +26,7 @@ func (s *Server) wireStream() {
 // countSharedChanges counts the changes this node has learned that change badges of many users. A larger number makes the stream
 // begin a lap early. No job marks users for these kinds of changes: it would have to mark nearly all users.
 func (s *Server) countSharedChanges() uint64 {
-	return s.Caches.Log.CountApplied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
+	return s.Caches.Changelog.CountApplied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }
 
 // streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it reads nothing, and both

@@ -61,23 +61,23 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announced := announcements.New(announcements.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Log: s.Caches.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	conversations := chat.New(chat.Config{
-		Store: s.Store, Redis: s.Redis, Changes: s.Caches.Log, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
+		Store: s.Store, Redis: s.Redis, Changes: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
 	// Categories of the settings are defined when the node begins, in SQL, beside those that operators defined.
 	categories, _ := notifications.ParseConfigured(s.Config.Categories)
 	notified := notifications.New(notifications.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Caches.Log, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Caches.Changelog, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
 	})
 	lists := views.New(views.Config{
 		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})
 	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Log: s.Caches.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
@@ -115,13 +115,13 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
-		Learned: s.Caches.Log.LearnedSums, Raise: s.Badge.Raise, Held: s.Badge.NoteClientVersion,
+		Learned: s.Caches.Changelog.LearnedSums, Raise: s.Badge.Raise, NoteClientVersion: s.Badge.NoteClientVersion,
 		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
 	})
-	s.Caches.Log.OnShared(s.Hub.HintShared)
-	s.Caches.Log.OnReadersNotified(s.Hub.HintSharedOf)
+	s.Caches.Changelog.OnShared(s.Hub.HintShared)
+	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedOf)
 	s.Store.OnSignal(func() {
-		s.Caches.Log.Wake() // no mutation waits for a job's change, so nothing else wakes the log
+		s.Caches.Changelog.Wake() // no mutation waits for a job's change, so nothing else wakes the log
 		s.Redis.QueueLogHint()
 	})
 }

@@ -18,7 +18,7 @@ func (e *engines) ActivityThresholds(context.Context) (thresholds services.Activ
 func TestActivityThresholdsFollowTheLog(t *testing.T) {
 	e := newEngines()
 	m := newCaches(e)
-	catchUp := func() { _, _ = m.Log.RunOnce(t.Context()) } // an error of SQL is tried again
+	catchUp := func() { _, _ = m.Changelog.RunOnce(t.Context()) } // an error of SQL is tried again
 	if _, known := m.Activity.Thresholds(); known {
 		t.Error("thresholds are known before they were read")
 	}

@@ -29,7 +29,7 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 	m := newCaches(e)
 	turn := func(want ...services.PostID) {
 		t.Helper()
-		if _, err := m.Log.RunOnce(t.Context()); err != nil {
+		if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		m.wantInFlight(t, "after a turn", want...)
@@ -79,7 +79,7 @@ func TestWaitingPostsAreInFlight(t *testing.T) {
 	s.wantInFlight(t, "one that is on its way is listed once", 5)
 	waits(6)
 	e.sqlErr = errors.New("away")
-	if _, err := s.Log.RunOnce(t.Context()); err == nil {
+	if _, err := s.Changelog.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nothing is said")
 	}
 	s.wantInFlight(t, "what was known stays", 5)
@@ -96,7 +96,7 @@ func TestOnlyTheOldestWaitingPostsAreRead(t *testing.T) {
 		e.waiting = append(e.waiting, (i + 1).String())
 	}
 	m := newCaches(e)
-	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.InFlight.List(); len(got) != maxWaitingPosts || got[0].Post != 1 || e.sqlPosts != maxWaitingPosts {

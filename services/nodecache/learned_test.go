@@ -14,13 +14,13 @@ func TestTheSequenceRisesWithAPulledPost(t *testing.T) {
 	s := newEngines()
 	s.pulled = map[services.UserID]posts.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
 	m := newCaches(s)
-	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m.Pulled.Follow(reader, followsOf(huge))
 	m.Pulled.LoadMissing(t.Context(), followsOf(huge))
 	both := []services.UserID{reader, reader + 1}
-	last := m.Log.LearnedSums(both)
+	last := m.Changelog.LearnedSums(both)
 	for _, change := range []struct {
 		what string
 		make func()
@@ -28,14 +28,14 @@ func TestTheSequenceRisesWithAPulledPost(t *testing.T) {
 		{"a pulled post", func() { m.Pulled.ApplyOwnChange(PullChange{Author: huge, Post: 6}, 2) }},
 	} {
 		change.make()
-		now := m.Log.LearnedSums(both)
+		now := m.Changelog.LearnedSums(both)
 		if now[0] <= last[0] || now[1] > last[1] {
 			t.Errorf("with %s what was learned went from %v to %v", change.what, last, now)
 		}
 		last = now
 	}
-	m.Log.Unfollow([]services.UserID{reader})
-	if now := m.Log.LearnedSums(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
+	m.Changelog.Unfollow([]services.UserID{reader})
+	if now := m.Changelog.LearnedSums(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
 		t.Errorf("a user who left has learned %v of data that nobody on this node sees, want %d", now, last[1])
 	}
 }

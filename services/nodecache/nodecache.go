@@ -47,13 +47,13 @@ type Config struct {
 
 // Caches are the caches of one node. Take only the cache that you use.
 type Caches struct {
-	Log      *changelog.Follower
-	People   *people.Memory
-	Posts    *Posts
-	Reader   *Reader
-	Pulled   *Pulled
-	InFlight *InFlight
-	Activity *people.Activity
+	Changelog *changelog.Follower
+	People    *people.Memory
+	Posts     *Posts
+	Reader    *Reader
+	Pulled    *Pulled
+	InFlight  *InFlight
+	Activity  *people.Activity
 }
 
 // New makes the caches of a node, all empty.
@@ -61,12 +61,12 @@ func New(cfg Config) *Caches {
 	// The caches are made in the order in which their kinds and turns run: see changelog.Follower.
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
 	m := &Caches{
-		Log:      log,
-		People:   people.NewMemory(log, cfg.Facts, 0),
-		Posts:    newPosts(log, cfg.Facts, 0),
-		Pulled:   newPulled(log, cfg.Facts),
-		InFlight: newInFlight(log, cfg.Facts),
-		Activity: people.NewActivity(log, cfg.Facts),
+		Changelog: log,
+		People:    people.NewMemory(log, cfg.Facts, 0),
+		Posts:     newPosts(log, cfg.Facts, 0),
+		Pulled:    newPulled(log, cfg.Facts),
+		InFlight:  newInFlight(log, cfg.Facts),
+		Activity:  people.NewActivity(log, cfg.Facts),
 	}
 	m.Reader = newReader(log, m.Posts, m.People, cfg.Redis)
 	return m

@@ -207,7 +207,7 @@ func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
 	e.log = []changelog.Entry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
 	m := newCaches(e)
-	if changes, err := m.Log.RunOnce(t.Context()); changes != 0 || err != nil {
+	if changes, err := m.Changelog.RunOnce(t.Context()); changes != 0 || err != nil {
 		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
 	}
 	read(t, m, 1, 2)
@@ -215,7 +215,7 @@ func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 	deleted.Deleted = true
 	e.posts[1] = deleted
 	e.log = append(e.log, changelog.Entry{Kind: LogPost, Version: 2, At: at(5), Key: services.PostID(1).String()})
-	if changes, err := m.Log.RunOnce(t.Context()); changes != 1 || err != nil {
+	if changes, err := m.Changelog.RunOnce(t.Context()); changes != 1 || err != nil {
 		t.Fatalf("%d changes, %v", changes, err)
 	}
 	asked := e.sqlPosts
@@ -238,12 +238,12 @@ func TestProfilesFollowTheLog(t *testing.T) {
 		}
 		return users[7].Name
 	}
-	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "old" {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil || name() != "old" {
 		t.Fatal(err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
 	e.log = append(e.log, changelog.Entry{Kind: people.LogProfile, Version: 1, At: at(2), Key: services.UserIDText(7)})
-	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "new" {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: at(3)}
@@ -273,12 +273,12 @@ func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newCaches(e)
-	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
 	e.log = []changelog.Entry{{Kind: LogPost, Version: 50, At: at(9), Key: services.PostID(2).String()}}
-	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	asked := e.redisCalls
@@ -291,12 +291,12 @@ func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newCaches(e)
-	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
 	e.sqlErr = errors.New("away")
-	if _, err := m.Log.RunOnce(t.Context()); err == nil {
+	if _, err := m.Changelog.RunOnce(t.Context()); err == nil {
 		t.Error("the log could not be read, and nobody says so")
 	}
 	if posts := read(t, m, 1); len(posts) != 1 {

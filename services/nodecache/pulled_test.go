@@ -33,7 +33,7 @@ func newStage() *stage {
 	e.pulled = map[services.UserID]posts.PulledPosts{}
 	s := &stage{e: e, now: noon}
 	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.Log.OnReadersNotified(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
+	s.Changelog.OnReadersNotified(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
 	return s
 }
 
@@ -83,7 +83,7 @@ func followsOf(authors ...services.UserID) (list []services.FollowedAuthor) {
 // runTurn makes the node read the log once.
 func (s *stage) runTurn(t testing.TB) {
 	t.Helper()
-	if _, err := s.Log.RunOnce(t.Context()); err != nil {
+	if _, err := s.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -131,7 +131,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
 		t.Errorf("listed are %v, %t", list, known)
 	}
-	s.Log.Unfollow([]services.UserID{reader})
+	s.Changelog.Unfollow([]services.UserID{reader})
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 11, false, noon)
 	if s.runTurn(t); s.notified.Load() != 2 {

@@ -22,10 +22,10 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newCaches(e)
-	m.Log.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, Shared: true})
+	m.Changelog.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, Shared: true})
 	reports := 0
-	m.Log.OnShared(func() { reports++ })
-	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+	m.Changelog.OnShared(func() { reports++ })
+	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
@@ -33,7 +33,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 		t.Helper()
 		e.sqlLogHeads.Store(0)
 		e.sqlLogs, reports = 0, 0
-		got, err := m.Log.Tail(t.Context())
+		got, err := m.Changelog.Tail(t.Context())
 		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || reports != notified {
 			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, reports, err)
 		}
@@ -49,7 +49,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	tail("a change that all users share, which is loaded", 0, 1, 2, 1)
 	tail("nothing new again", 0, 1, 0, 0)
 	e.sqlErr = services.Errorf(services.Unavailable, "no SQL")
-	if _, err := m.Log.Tail(t.Context()); !services.IsUnavailable(err) {
+	if _, err := m.Changelog.Tail(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("without SQL: %v", err)
 	}
 }

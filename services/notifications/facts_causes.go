@@ -211,7 +211,7 @@ func readStoredCauses(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Caus
 			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		}
 	}
-	// known has the same keys as supported: applyFacts looks for each key in the other map.
+	// A key has the same fields set here as in the map of supported causes, because applyFacts looks up the keys of each map in the other.
 	known := make(map[Cause]storedCause, len(causes))
 	// A statement with an empty list would cost a round trip and find nothing.
 	read := func(st sql.Statement, list sql.Rows) error {

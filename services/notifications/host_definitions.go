@@ -205,13 +205,13 @@ func (s *Service) Begin(ctx context.Context) error {
 func (s *Service) defineConfigured(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.configured) == 0 {
+	if len(s.toDefine) == 0 {
 		return nil
 	}
 	changed := false
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		changed = false
-		for _, category := range s.configured {
+		for _, category := range s.toDefine {
 			_, differs, err := define(ctx, tx, category)
 			if err != nil {
 				return err
@@ -233,7 +233,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 		return err
 	}
 	// An operator may define these categories differently from now on: the configuration does not undo that until the next start.
-	s.configured = nil
+	s.toDefine = nil
 	if changed {
 		return s.Memory.refresh(ctx)
 	}

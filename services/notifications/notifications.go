@@ -52,9 +52,9 @@ type Service struct {
 	log       *slog.Logger
 	expiry    Expiry
 
-	// mu is held during a whole attempt to define the configured categories. configured has the undefined ones; nil for none.
-	mu         sync.Mutex
-	configured []services.HostCategory
+	// mu is held during a whole attempt to define the configured categories. toDefine has those that are not defined yet; nil for none.
+	mu       sync.Mutex
+	toDefine []services.HostCategory
 
 	// causesOfAPage is causesPerPage. Tests lower it to get several pages.
 	causesOfAPage int
@@ -64,7 +64,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	s := &Service{
 		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
-		configured: cfg.Categories, causesOfAPage: causesPerPage,
+		toDefine: cfg.Categories, causesOfAPage: causesPerPage,
 	}
 	// Without Redis nobody reads documents, so nobody needs to know their fields.
 	var install func(*services.HostCategories)

@@ -250,9 +250,9 @@ func Mentions(ctx context.Context, r sql.Reader, post services.PostID) (mentions
 	return mentions, err
 }
 
-// ListedMentions lists the users in a post's list of mentions. unknown are the users whose mentions were stored before SQL
-// recorded whether they are in the list. An edit of the text keeps the users in the list.
-func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unknown []services.UserID, err error) {
+// ListedMentions returns the users in a post's list of mentions, and not those whom only its text mentions. unrecorded are mentioned users of
+// whom SQL does not say whether they are in the list: their mentions were stored before SQL recorded that. An edit of the text keeps the users in the list.
+func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unrecorded []services.UserID, err error) {
 	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {
 		var user services.UserID
 		var unstored bool
@@ -260,11 +260,11 @@ func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (li
 			return err
 		}
 		if unstored {
-			unknown = append(unknown, user)
+			unrecorded = append(unrecorded, user)
 		} else {
 			listed = append(listed, user)
 		}
 		return nil
 	})
-	return listed, unknown, err
+	return listed, unrecorded, err
 }

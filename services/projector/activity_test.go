@@ -20,7 +20,7 @@ const oneDay = 24 * time.Hour
 func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
 	w.Must(w.Projector.SetActivityThresholds(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
-	_, err := w.Caches.Log.RunOnce(w.TB.Context())
+	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
@@ -39,7 +39,7 @@ func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 			t.Fatalf("before anything is set: %+v", got)
 		}
 		setActivity(w, 2*oneDay, 5*oneDay)
-		_, err := other.Caches.Log.RunOnce(t.Context())
+		_, err := other.Caches.Changelog.RunOnce(t.Context())
 		w.Must(err)
 		for name, node := range map[string]*projector.Projector{"this": w.Projector, "another": other.Projector} {
 			if got := node.ActivityThresholds(); got.IdleAfter != 2*oneDay || got.DormantAfter != 5*oneDay {
@@ -58,7 +58,7 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	start := func(w *fanouttest.World, idle time.Duration) services.ActivityThresholds {
 		node := w.AnotherNodeWith(w.Redis, func(cfg *projector.Config) { cfg.IdleAfter = idle })
 		w.Must(node.Projector.RecordConfiguredThresholds(t.Context()))
-		_, err := node.Caches.Log.RunOnce(t.Context())
+		_, err := node.Caches.Changelog.RunOnce(t.Context())
 		w.Must(err)
 		return node.Projector.ActivityThresholds()
 	}

@@ -81,7 +81,7 @@ type CleanerRun struct {
 // CleanerRun reads the state of the cleaner's runs.
 func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
 	stored, err := readCleanerRun(ctx, p.store)
-	return CleanerRun{Running: stored.Running, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
+	return CleanerRun{Running: stored.RunningOrDue, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
 }
 
 // AskForCleaning makes the next run of the cleaner due now, on any node, unless a run is under way.

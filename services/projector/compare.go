@@ -18,7 +18,7 @@ import (
 
 // AuditPart compares one part of a user's view (their document and inbox) with the facts. It returns the facts, in a form that
 // prints the same for equal facts, and the names of the differences.
-type AuditPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
+type AuditPart func(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (facts any, differs []string, err error)
 
 // namedAuditPart is a registered part.
 type namedAuditPart struct {
@@ -38,9 +38,9 @@ func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 
 // Comparison is the result of one comparison of a user's view (their document and inbox) with the facts.
 type Comparison struct {
-	Differs  []string     // the parts that differ
-	snapshot rdb.Snapshot // the view as it was read
-	facts    []any        // the facts of each part
+	Differs  []string         // the parts that differ
+	snapshot rdb.UserSnapshot // the view as it was read
+	facts    []any            // the facts of each part
 }
 
 // Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and facts
@@ -51,7 +51,7 @@ func (c Comparison) Digest() [32]byte {
 
 // Compare compares a user's view (their document and inbox) with the facts as they are now. shown is the view, and stamp is a time
 // of Redis' clock after it was read.
-func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (Comparison, error) {
+func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.Stamp) (Comparison, error) {
 	seen := Comparison{snapshot: shown}
 	if shown.Wholeness == rdb.WrongType {
 		seen.Differs = []string{"a key that cannot be read"}
@@ -81,7 +81,7 @@ func (p *Projector) EmptyAndRestore(ctx context.Context, user services.UserID) e
 // Recount makes a user's view (their document and inbox) anew from the facts, even a correct one, and returns the parts in which it
 // differed. Changes that had not reached the view yet count as differences too. Unlike EmptyAndRestore it is a visit.
 func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
-	snapshots, err := p.redis.ReadSnapshots(ctx, []services.UserID{user})
+	snapshots, err := p.redis.ReadUserSnapshots(ctx, []services.UserID{user})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 
 // auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in
 // the future would keep later visits from being recorded, so that the user would become dormant although they visit.
-func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
+func (p *Projector) auditStamps(shown rdb.UserSnapshot, stamp redis.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
 	if shown.RemovedAt.After(time.UnixMicro(int64(stamp)).Add(slack)) {
 		differs = append(differs, "stamp of the last removal")
@@ -118,7 +118,7 @@ func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs 
 
 // auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or its initial value
 // if the facts have none. Dots are compared on their own, because a document has fields only for dots that the user dismissed.
-func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
 	facts, err := p.registersFromFacts(ctx, user)
 	if err != nil {
 		return nil, nil, err

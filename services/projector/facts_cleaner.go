@@ -42,9 +42,9 @@ const cleanerStart = "start"
 
 // cleanerRun is the state of the cleaner's runs.
 type cleanerRun struct {
-	Running bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
-	EndedAt time.Time // when the last complete run ended; zero when none has
-	Freed   string    // what that run freed
+	RunningOrDue bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
+	EndedAt      time.Time // when the last complete run ended; zero when none has
+	Freed        string    // what that run freed
 }
 
 // takeCleanerTurn takes the next part of the run under way, or begins a run if the last run began at least the duration every
@@ -107,6 +107,6 @@ func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) 
 	if doneAt > 0 {
 		run.EndedAt = sql.FromMicros(doneAt)
 	}
-	run.Running = place != "" || beganAt == 0
+	run.RunningOrDue = place != "" || beganAt == 0
 	return run, err
 }

@@ -37,7 +37,7 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		third := take(true, "half way", "one") // the node with the second turn has died
 		pass(second, true, false)
 		third.Freed = "two"
-		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.Running || !run.EndedAt.IsZero() {
+		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.RunningOrDue || !run.EndedAt.IsZero() {
 			t.Errorf("under way: %+v, %v", run, err)
 		}
 		if err := askForCleaning(t.Context(), w.DB); err != nil {
@@ -45,7 +45,7 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		}
 		pass(third, true, true)
 		ended := w.Clock.Now()
-		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || run.Running || !run.EndedAt.Equal(ended) || run.Freed != "two" {
+		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || run.RunningOrDue || !run.EndedAt.Equal(ended) || run.Freed != "two" {
 			t.Errorf("after it: %+v, %v", run, err)
 		}
 		w.Clock.Advance(every - lease - time.Second)
@@ -56,7 +56,7 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		if err := askForCleaning(t.Context(), w.DB); err != nil {
 			t.Fatal(err)
 		}
-		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.Running {
+		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.RunningOrDue {
 			t.Errorf("when it was asked for: %+v, %v", run, err)
 		}
 		take(true, cleanerStart, "")

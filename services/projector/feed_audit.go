@@ -23,7 +23,7 @@ type homeFeedFacts struct {
 }
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
-func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
 	// Posts of big authors are not pushed to users who are away. Their feed is rebuilt before it is shown.
 	if p.Away(shown.Document) {
 		return nil, nil, nil
@@ -60,7 +60,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 }
 
 // feedDiffers compares the list, the count and the fields from which scripts compute them.
-func feedDiffers(facts homeFeedFacts, shown rdb.Snapshot) (differs []string) {
+func feedDiffers(facts homeFeedFacts, shown rdb.UserSnapshot) (differs []string) {
 	document := shown.Document
 	if document.Seen != facts.seen {
 		differs = append(differs, "home feed: position")

@@ -20,7 +20,7 @@ func TestNamesAreRegisteredOnce(t *testing.T) {
 			w.Projector.RegisterExpiringRows("drafts", func(context.Context) (int, error) { return 0, nil })
 		},
 		`projector: the audit of "drafts" is registered twice`: func() {
-			w.Projector.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.Snapshot) (any, []string, error) { return nil, nil, nil })
+			w.Projector.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.UserSnapshot) (any, []string, error) { return nil, nil, nil })
 		},
 		`projector: the rebuild of "drafts" is registered twice`: func() {
 			w.Projector.RegisterRebuildPart("drafts", func(context.Context, services.UserID) ([]redis.Step, error) { return nil, nil })

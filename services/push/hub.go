@@ -132,14 +132,14 @@ func (h *Hub) WatchAnew(ctx context.Context, number services.UserID, since strin
 	return h.Watch(ctx, number, "")
 }
 
-// checkSince checks the version that a client holds, and reports it to Held.
+// checkSince checks the version that a client holds, and reports it to NoteClientVersion.
 func (h *Hub) checkSince(number services.UserID, since string) error {
 	if since != "" && !isVersion(since) {
 		return services.Errorf(services.Invalid,
 			"since: %s is not a version: expected the version of badges, 16 digits, '.' and 16 digits", services.Quote(since))
 	}
-	if since != "" && h.config.Held != nil {
-		h.config.Held(number, since)
+	if since != "" && h.config.NoteClientVersion != nil {
+		h.config.NoteClientVersion(number, since)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ type fact struct {
 	moments []time.Time
 }
 
-// document is what Redis holds of a user: n is its version, and number is the user's number in it.
+// document is what Redis holds of a user: n is its version, and number is its copy of fact.number.
 type document struct {
 	n      uint64
 	number int

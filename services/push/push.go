@@ -46,9 +46,9 @@ type Config struct {
 	// Raise is called with users who have two states of one version, with that version's own half. After it, Render reads
 	// newer versions. nil: the later state is sent with the next change.
 	Raise func(ctx context.Context, users []services.UserID, shown []uint64) error
-	// Held is called with the version that a client holds when it begins to watch. It never waits for an engine. nil: it is not
+	// NoteClientVersion is called with the version that a client holds when it begins to watch. It never waits for an engine. nil: it is not
 	// called.
-	Held func(user services.UserID, version string)
+	NoteClientVersion func(user services.UserID, version string)
 	// Leave takes back the leases that Enter wrote, at once when the last watcher of a user left. After an error, Redis may still
 	// delete the leases later.
 	Leave func(ctx context.Context, users []services.UserID) error

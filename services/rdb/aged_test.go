@@ -74,7 +74,7 @@ func agedHistory(v view, seed uint64) error {
 			return err
 		}
 	}
-	snapshots, err := v.c.ReadSnapshots(v.Context(), []services.UserID{user})
+	snapshots, err := v.c.ReadUserSnapshots(v.Context(), []services.UserID{user})
 	if err != nil {
 		return err
 	}

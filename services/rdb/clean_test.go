@@ -78,7 +78,7 @@ type feedModel struct {
 }
 
 // check compares a snapshot with the facts, as the audit does.
-func (s feedModel) check(shown Snapshot) error {
+func (s feedModel) check(shown UserSnapshot) error {
 	if shown.Wholeness != Whole {
 		return fmt.Errorf("it is %d", shown.Wholeness)
 	}

@@ -29,7 +29,7 @@ var reads = map[string]func(context.Context, *Projections) error{
 		return err
 	},
 	"snapshots": func(ctx context.Context, c *Projections) error {
-		_, err := c.ReadSnapshots(ctx, []services.UserID{reader})
+		_, err := c.ReadUserSnapshots(ctx, []services.UserID{reader})
 		return err
 	},
 }

@@ -24,9 +24,9 @@ const (
 	WrongType // a key is of the wrong type, or holds a value that the scripts refuse
 )
 
-// Snapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
+// UserSnapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
 // after the other: a change in between makes them differ in this snapshot.
-type Snapshot struct {
+type UserSnapshot struct {
 	Wholeness       Wholeness
 	Document        Document
 	Fields          map[string]string    // all fields of the document, as stored
@@ -45,14 +45,14 @@ type Snapshot struct {
 // snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
 const snapshotUsers = 25
 
-// ReadSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
+// ReadUserSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
 // repaired.
-func (c *Projections) ReadSnapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
+func (c *Projections) ReadUserSnapshots(ctx context.Context, users []services.UserID) ([]UserSnapshot, error) {
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
-	snapshots, each := make([]Snapshot, 0, len(users)), 4+len(lists)
+	snapshots, each := make([]UserSnapshot, 0, len(users)), 4+len(lists)
 	for part := range slices.Chunk(users, snapshotUsers) {
 		commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 			for _, user := range part {
@@ -79,12 +79,12 @@ func (c *Projections) ReadSnapshots(ctx context.Context, users []services.UserID
 	return snapshots, nil
 }
 
-// snapshot builds a Snapshot from the answers to ReadSnapshots' commands.
-func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapshot, err error) {
+// snapshot builds a UserSnapshot from the answers to ReadUserSnapshots' commands.
+func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot UserSnapshot, err error) {
 	for _, command := range commands {
 		err := command.Err()
 		if redis.IsWrongType(err) {
-			return Snapshot{Wholeness: WrongType}, nil
+			return UserSnapshot{Wholeness: WrongType}, nil
 		}
 		if err != nil {
 			return snapshot, err
@@ -105,7 +105,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	snapshot.Document = l.parse(values, epoch)
 	// A rebuild does not check every stored state, so it would not repair an unreadable one: the view has to be emptied.
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
-		return Snapshot{Wholeness: WrongType}, nil
+		return UserSnapshot{Wholeness: WrongType}, nil
 	}
 	for i, list := range lists {
 		if members := commands[4+i].(*redis.StringSliceCmd).Val(); len(members) > 0 {
@@ -124,7 +124,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 
 // inbox parses the members and reports whether the sentinel is there. The members come oldest first; Entries are newest
 // first.
-func (s *Snapshot) inbox(members []string) bool {
+func (s *UserSnapshot) inbox(members []string) bool {
 	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
 		return false
 	}
@@ -144,7 +144,7 @@ func (s *Snapshot) inbox(members []string) bool {
 }
 
 // conversations parses the states, and reports whether all are readable: the scripts refuse an unreadable one.
-func (s *Snapshot) conversations(states map[string]string) (readable bool) {
+func (s *UserSnapshot) conversations(states map[string]string) (readable bool) {
 	s.Conversations = make(map[services.ConversationID]services.Membership, len(states))
 	for field, text := range states {
 		id, err := strconv.ParseUint(field, 10, 32)
@@ -201,8 +201,8 @@ func parseState(text string) (state services.Membership, ok bool) {
 	return state, true
 }
 
-// ownFields parses the fields that nothing but the scripts and ReadSnapshots reads, and reports whether all of them are there and valid.
-func (s *Snapshot) ownFields() bool {
+// ownFields parses the fields that nothing but the scripts and ReadUserSnapshots reads, and reports whether all of them are there and valid.
+func (s *UserSnapshot) ownFields() bool {
 	var errs [3]error
 	var removed int64
 	s.NewestUncounted, errs[0] = parsePlace(s.Fields["fq"])

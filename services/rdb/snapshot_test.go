@@ -14,9 +14,9 @@ import (
 )
 
 // snapshot reads the reader's view, beside that of a user who has none.
-func (v view) snapshot() Snapshot {
+func (v view) snapshot() UserSnapshot {
 	v.Helper()
-	snapshots, err := v.c.ReadSnapshots(v.Context(), []services.UserID{other, reader})
+	snapshots, err := v.c.ReadUserSnapshots(v.Context(), []services.UserID{other, reader})
 	v.must(err)
 	if snapshots[0].Wholeness != Absent {
 		v.Errorf("of nobody: %+v", snapshots[0])
@@ -53,7 +53,7 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 		if got.Fields["Sgeneral"] != "3;12" || got.Fields["st"] != "1" {
 			v.Errorf("fields: %v", got.Fields)
 		}
-		want := Snapshot{
+		want := UserSnapshot{
 			Wholeness: Whole, Document: v.document(), Entries: []services.FeedEntry{counted(9), listed(7), counted(5)}, Strays: 1, Floor: 3, TrimmedCounted: 2,
 			NewestUncounted: 7, RemovedAt: got.RemovedAt, Fields: got.Fields, Conversations: states,
 		}

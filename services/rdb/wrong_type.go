@@ -35,7 +35,7 @@ func (c *Projections) repairWrongType(ctx context.Context, keys []string) error 
 		}
 	}
 	// All calls run, whatever one of them answers; the first error is returned, and the next reader tries again.
-	replies, err := c.Run(ctx, viewReset, calls)
+	replies, err := c.Run(ctx, userDataReset, calls)
 	for _, reply := range replies {
 		if err == nil {
 			err = redis.MapError(reply.Err)
@@ -54,8 +54,8 @@ func userOfViewKey(key string) (user services.UserID, ok bool) {
 	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leaseParts, part)
 }
 
-// viewReset is the script of Reset and empty.
-var viewReset = loadScript("view_reset")
+// userDataReset is the script of Reset and empty.
+var userDataReset = loadScript("view_reset")
 
 // resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.
 const resetLifetime = time.Hour
@@ -77,7 +77,7 @@ func resetCall(user services.UserID) redis.Call {
 // Reset empties a user's view, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising, so
 // that clients accept the new view. It is for operators and the audit.
 func (c *Projections) Reset(ctx context.Context, user services.UserID) error {
-	replies, err := c.Run(ctx, viewReset, []redis.Call{resetCall(user)})
+	replies, err := c.Run(ctx, userDataReset, []redis.Call{resetCall(user)})
 	if err != nil {
 		return err
 	}

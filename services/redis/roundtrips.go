@@ -23,31 +23,31 @@ type roundTripsKey struct{}
 
 // WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context.
 func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
-	counter := &roundTripsChain{outer: chainFrom(ctx)}
+	counter := &nestedRoundTrips{outer: innermostCount(ctx)}
 	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.own
 }
 
-// roundTripsChain is a count and the count around it, such as the count of a part of a request and the count of the request. A
+// nestedRoundTrips is a count and the count around it, such as the count of a part of a request and the count of the request. A
 // round trip adds to both.
-type roundTripsChain struct {
+type nestedRoundTrips struct {
 	own   RoundTrips
-	outer *roundTripsChain
+	outer *nestedRoundTrips
 }
 
-// chainFrom is the innermost count of a context, nil without any.
-func chainFrom(ctx context.Context) *roundTripsChain {
-	chain, _ := ctx.Value(roundTripsKey{}).(*roundTripsChain)
+// innermostCount is the innermost count of a context, nil without any.
+func innermostCount(ctx context.Context) *nestedRoundTrips {
+	chain, _ := ctx.Value(roundTripsKey{}).(*nestedRoundTrips)
 	return chain
 }
 
 // uncounted is the context for calls that belong to no operation, such as making a connection.
 func uncounted(ctx context.Context) context.Context {
-	return context.WithValue(ctx, roundTripsKey{}, (*roundTripsChain)(nil))
+	return context.WithValue(ctx, roundTripsKey{}, (*nestedRoundTrips)(nil))
 }
 
 // countRoundTrip adds one to every count of a context.
 func countRoundTrip(ctx context.Context) {
-	for chain := chainFrom(ctx); chain != nil; chain = chain.outer {
+	for chain := innermostCount(ctx); chain != nil; chain = chain.outer {
 		chain.own.count.Add(1)
 	}
 }

@@ -32,9 +32,9 @@ func NewLimit(name string, within Statement) *Limit {
 	return limit
 }
 
-// lockLimits is not declared by NewStatement, because SQLite has no such lock. Limits with the same keys by chance only wait for each
+// lockLimitOwners is not declared by NewStatement, because SQLite has no such lock. Limits with the same keys by chance only wait for each
 // other.
-var lockLimits = Statement{name: "lock limits", texts: [dialects]string{
+var lockLimitOwners = Statement{name: "lock limits", texts: [dialects]string{
 	Postgres: `SELECT pg_advisory_xact_lock($1::INT, owner) FROM unnest($2::INT[]) AS owner`,
 }}
 
@@ -63,7 +63,7 @@ func (l *Limit) check(ctx context.Context, tx *Tx, values []any) error {
 	}
 	slices.Sort(owners)
 	// The count is a statement of its own, because a statement does not see what is committed after it began.
-	if _, err := tx.Run(ctx, lockLimits, l.key, owners); err != nil {
+	if _, err := tx.Run(ctx, lockLimitOwners, l.key, owners); err != nil {
 		return err
 	}
 	if within, err := tx.Run(ctx, l.within, owned); err != nil || within > 0 {

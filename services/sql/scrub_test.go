@@ -23,8 +23,8 @@ const (
 	piece = "zqxvM"
 )
 
-// scrubFile is a SQLite file with tables of every kind of page.
-type scrubFile struct {
+// scrubbedDB is a SQLite file with tables of every kind of page.
+type scrubbedDB struct {
 	*testing.T
 	*sql.DB
 	path string
@@ -40,15 +40,15 @@ var scrubTables = []string{
 }
 
 // newScrubFile makes a file with the empty tables. The same seed makes the same changes.
-func newScrubFile(t *testing.T, seed uint64) *scrubFile {
+func newScrubFile(t *testing.T, seed uint64) *scrubbedDB {
 	url := sqltest.SQLite(t)
-	f := &scrubFile{T: t, DB: sqltest.Open(t, sql.Config{URL: url}), path: strings.TrimPrefix(url, "sqlite:"), rng: rand.New(rand.NewPCG(seed, 3))}
+	f := &scrubbedDB{T: t, DB: sqltest.Open(t, sql.Config{URL: url}), path: strings.TrimPrefix(url, "sqlite:"), rng: rand.New(rand.NewPCG(seed, 3))}
 	f.do(scrubTables...)
 	return f
 }
 
 // do runs statements in one transaction.
-func (f *scrubFile) do(texts ...string) {
+func (f *scrubbedDB) do(texts ...string) {
 	f.Helper()
 	err := f.Write(f.Context(), func(tx *sql.Tx) error {
 		for _, text := range texts {
@@ -64,14 +64,14 @@ func (f *scrubFile) do(texts ...string) {
 }
 
 // text repeats a text to a random length. The longest need several overflow pages.
-func (f *scrubFile) text(of string) string {
+func (f *scrubbedDB) text(of string) string {
 	length := f.rng.IntN([]int{20, 200, 2000, 5000, 20_000}[f.rng.IntN(5)])
 	return strings.Repeat(of, 1+length/len(of))
 }
 
 // change returns a random statement that inserts, changes or deletes a row. Most rows have no mark, and are kept when the marked rows
 // are deleted.
-func (f *scrubFile) change() string {
+func (f *scrubbedDB) change() string {
 	table := []string{"rowed", "keyed", "dropped"}[f.rng.IntN(3)]
 	of, id := "kept-"+fmt.Sprint(f.rng.IntN(100)), f.rng.IntN(f.last+1)
 	if f.rng.IntN(3) == 0 {
@@ -91,7 +91,7 @@ func (f *scrubFile) change() string {
 
 // markPosition returns the position that the mark must have in a row's name, by instr, before the row may get the text of: 1, the
 // beginning, if of is the mark, otherwise 0, nowhere. So marked texts are only in marked rows.
-func (f *scrubFile) markPosition(of string) int {
+func (f *scrubbedDB) markPosition(of string) int {
 	if of == mark {
 		return 1
 	}
@@ -99,7 +99,7 @@ func (f *scrubFile) markPosition(of string) int {
 }
 
 // changes runs a number of random changes, ten in a transaction.
-func (f *scrubFile) changes(count int) {
+func (f *scrubbedDB) changes(count int) {
 	f.Helper()
 	for range count / 10 {
 		texts := make([]string, 10)
@@ -111,13 +111,13 @@ func (f *scrubFile) changes(count int) {
 }
 
 // forget deletes the marked rows, as an erasure does.
-func (f *scrubFile) forget() {
+func (f *scrubbedDB) forget() {
 	f.Helper()
 	f.do(`DELETE FROM rowed WHERE instr(name, '`+mark+`') > 0`, `DELETE FROM keyed WHERE instr(name, '`+mark+`') > 0`, `DROP TABLE dropped`)
 }
 
 // scrub scrubs the whole file the given number of times, and empties the log.
-func (f *scrubFile) scrub(rounds int) {
+func (f *scrubbedDB) scrub(rounds int) {
 	f.Helper()
 	for range rounds {
 		for part := (sql.ScrubbedPart{More: true}); part.More; {
@@ -133,7 +133,7 @@ func (f *scrubFile) scrub(rounds int) {
 }
 
 // rows are all rows. A damaged file ends the test.
-func (f *scrubFile) rows() (all []string) {
+func (f *scrubbedDB) rows() (all []string) {
 	f.Helper()
 	for _, text := range []string{`PRAGMA integrity_check`, `SELECT * FROM rowed ORDER BY id`, `SELECT * FROM keyed ORDER BY id`, `SELECT name FROM rowed ORDER BY name, text`} {
 		lines, err := f.Lines(f.Context(), text)
@@ -149,7 +149,7 @@ func (f *scrubFile) rows() (all []string) {
 }
 
 // countPieces counts the pieces of the mark in the files.
-func (f *scrubFile) countPieces() (count int) {
+func (f *scrubbedDB) countPieces() (count int) {
 	f.Helper()
 	for _, name := range []string{f.path, f.path + "-wal", f.path + "-shm"} {
 		content, err := os.ReadFile(name)

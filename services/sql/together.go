@@ -78,7 +78,7 @@ type functionBatch struct {
 	aborted    bool // an error of a statement ended the last round trip
 	prefetched int  // the number of prefetches of the whole batch
 	passes     int  // the number of passes since base last moved
-	alones     int  // functions that were run alone
+	ranAlone   int  // functions that were run alone
 	singly     bool // each further function runs alone; also set when a statement could not be sent, so that only its own function fails
 }
 

@@ -130,9 +130,9 @@ func (t *functionBatch) prefetch(ctx context.Context) error {
 	return err
 }
 
-// canExtend reports whether it is enough to send the steps that are new since the last pass: the answers of that pass still hold, and all
+// canContinuePass reports whether it is enough to send the steps that are new since the last pass: the answers of that pass still hold, and all
 // new steps come after its steps.
-func (t *functionBatch) canExtend() bool {
+func (t *functionBatch) canContinuePass() bool {
 	if !t.whole || t.aborted || t.placed {
 		return false
 	}
@@ -170,7 +170,7 @@ func (t *functionBatch) extend(ctx context.Context) error {
 
 // pass sends the steps of the functions and reads the answers.
 func (t *functionBatch) pass(ctx context.Context) error {
-	if t.canExtend() {
+	if t.canContinuePass() {
 		return t.extend(ctx)
 	}
 	r := &roundTrip{}
@@ -299,7 +299,7 @@ func (t *functionBatch) runAlone(ctx context.Context) error {
 		}
 	}
 	t.base, t.cut, t.passes = i+1, i+1, 0
-	if t.alones++; t.alones == maxAlone {
+	if t.ranAlone++; t.ranAlone == maxAlone {
 		t.singly = true
 	}
 	return nil

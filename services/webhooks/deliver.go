@@ -44,12 +44,12 @@ func (s *Service) newDeliverer(lease *leases.Lease) *deliverer {
 type fate int
 
 const (
-	untouched   fate = iota // no request was made yet
-	delivered               // the receiver accepted it
-	failing                 // the request failed
-	filteredOut             // the filter does not choose it
-	deferred                // its user has an open socket
-	erased                  // its user has no change any more
+	untouched     fate = iota // no request was made yet
+	delivered                 // the receiver accepted it
+	requestFailed             // the request failed
+	filteredOut               // the filter does not choose it
+	deferred                  // its user has an open socket
+	erased                    // its user has no change any more
 )
 
 // item is one user in a round: a letter, or a change of the stream with the letter that the user has. A user is in a round
@@ -276,10 +276,10 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 					one.fate = delivered
 					recent.Store(0)
 				case down || !one.failedBefore(): // a failed retry of a letter does not count against an endpoint that is up
-					one.fate = failing
+					one.fate = requestFailed
 					recent.Add(1)
 				default:
-					one.fate = failing
+					one.fate = requestFailed
 				}
 			}
 		})

@@ -46,14 +46,14 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		}
 		if one.fresh && !whole {
 			// An earlier change was not tried yet: this one is read again with it, and sent again with the same id.
-			if one.fate != failing {
+			if one.fate != requestFailed {
 				continue
 			}
 		} else if one.fresh {
 			o.readTo = one.change.Seq
 		}
 		switch one.fate {
-		case failing:
+		case requestFailed:
 			o.fail(one, now)
 		// The position moves past it; the letter waits instead, so that a user who stays online does not hold the others up.
 		case deferred:

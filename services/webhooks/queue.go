@@ -8,7 +8,7 @@ type queue struct {
 	letters, fresh  []*item
 	maxLetters      int // letters under way at once while there are changes of the stream
 	lettersUnderway int // letters whose requests are under way
-	begun           int // items whose requests were begun
+	requestsBegun   int // items whose requests were begun
 }
 
 // newQueue makes the queue of a round. An item whose fate is known needs no request.
@@ -27,7 +27,7 @@ func newQueue(items []item, maxLetters int) *queue {
 }
 
 // next returns the item that a worker sends after done, which is nil at the start. It returns nil if nothing is left for the worker,
-// and if over, which gets the number of items that were begun, says so. Letters come first, because they are older, and a stream that
+// and if over, which gets the number of requests that were begun, says so. Letters come first, because they are older, and a stream that
 // is always full would hold them up.
 func (q *queue) next(done *item, over func(begun int) bool) *item {
 	q.mu.Lock()
@@ -35,10 +35,10 @@ func (q *queue) next(done *item, over func(begun int) bool) *item {
 	if done != nil && !done.fresh {
 		q.lettersUnderway--
 	}
-	if len(q.letters)+len(q.fresh) == 0 || over(q.begun) {
+	if len(q.letters)+len(q.fresh) == 0 || over(q.requestsBegun) {
 		return nil
 	}
-	q.begun++
+	q.requestsBegun++
 	if len(q.fresh) > 0 && (len(q.letters) == 0 || q.lettersUnderway >= q.maxLetters) {
 		one := q.fresh[0]
 		q.fresh = q.fresh[1:]

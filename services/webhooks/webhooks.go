@@ -65,7 +65,7 @@ const (
 type Service struct {
 	cfg    Config
 	db     *sql.DB
-	pool   *leases.Pool
+	pool   *leases.WorkerPool
 	sender *sender
 	batch  int // changes of one round
 
@@ -86,7 +86,7 @@ func New(cfg Config) *Service {
 	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.ParallelRequests)}, batch: batch}
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
-	s.pool = leases.NewPool(leases.Config{
+	s.pool = leases.NewWorkerPool(leases.Config{
 		DB: cfg.DB, Table: leaseTable, RowsName: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, On: s.On, Log: cfg.Log,
 		Work: func(lease *leases.Lease) leases.Worker { return s.newDeliverer(lease) },
 	})

@@ -31,7 +31,7 @@ func (p *demoPage) waitSettledTotal() (total int) {
 	p.waitHomeSeen()
 	p.wait("the bell has what happened", number("left", "bell")+` !== ''`)
 	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, closedNumber, number("left", "icon"), number("right", "icon")))
-	return p.waitValue("icon")
+	return p.waitNumber("icon")
 }
 
 // The application sets the icon of a third phone, whose app is closed, from the change stream. The number rises with an alert and
@@ -74,7 +74,7 @@ func (p *demoPage) checkClosedPreferences() {
 	p.t.Helper()
 	p.click("#left-bell-tab")
 	p.waitShows("bell", "")
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	p.waitClosedShows(fmt.Sprint(total), true)
 	set := func(push bool) {
 		p.t.Helper()
@@ -103,7 +103,7 @@ func (p *demoPage) checkClosedPreferences() {
 // number.
 func (p *demoPage) checkClosedWithoutSockets() {
 	p.t.Helper()
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	p.pull("cut")
 	p.wait("the right phone is cut", `document.querySelector('.device.right').dataset.state === 'cut'`)
 	p.pull("post")
@@ -118,7 +118,7 @@ func (p *demoPage) checkClosedWithoutSockets() {
 // checkClosedAfterFlush checks that the closed phone keeps its number when Redis loses everything, and follows afterwards.
 func (p *demoPage) checkClosedAfterFlush() {
 	p.t.Helper()
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	p.pull("flush")
 	p.wait("the total is back", `document.querySelector('.said').innerText.includes('equal')`)
 	p.wait("the closed phone has it", fmt.Sprintf(`%s === '%d'`, closedNumber, total))
@@ -126,7 +126,7 @@ func (p *demoPage) checkClosedAfterFlush() {
 	p.waitClosedShows(fmt.Sprint(total+1), false)
 	p.click(".left .pill")
 	p.waitShows("home", "")
-	p.waitClosedShows(fmt.Sprint(p.waitValue("icon")), true)
+	p.waitClosedShows(fmt.Sprint(p.waitNumber("icon")), true)
 }
 
 // checkClosedInChinese checks the words of the closed phone in Chinese.

@@ -48,10 +48,10 @@ func testOutlivesItsServer(t *testing.T, width, height int64) {
 	p.waitHomeSeen()
 	p.pull("post")
 	p.waitShows("home", "1")
-	before := p.waitValue("home")
+	before := p.waitNumber("home")
 	server.Kill()
 	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
-	if number := p.waitValue("home"); number != before {
+	if number := p.waitNumber("home"); number != before {
 		t.Errorf("without its server the page shows %d, before it was %d", number, before)
 	}
 	p.pull("post")
@@ -89,7 +89,7 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	server := startDemo(t)
 	p := openDemo(t, server.URL, 1280, 720)
 	p.waitHomeSeen()
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	for i := range 3 {
 		p.pull("live")
 		p.wait("Ben is live", fmt.Sprintf(`document.querySelectorAll('.right .show.replay').length >= %d`, i))

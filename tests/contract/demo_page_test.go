@@ -54,7 +54,7 @@ func (p *demoPage) checkPushRate() {
 // checkTitle checks that the page's title has the total, that its icon is drawn, and that the tabs of each phone add up to the total.
 func (p *demoPage) checkTitle() {
 	p.t.Helper()
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	if total == 0 {
 		p.t.Error("a visitor finds nothing new")
 	}
@@ -140,7 +140,7 @@ func (p *demoPage) checkMarksWithinASecond() {
 // three states.
 func (p *demoPage) checkLiveBoard() {
 	p.t.Helper()
-	before := p.waitValue("live")
+	before := p.waitNumber("live")
 	p.pull("live")
 	p.wait("Ben's show is on top of the board", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
 	p.waitShows("live", fmt.Sprint(before+1))
@@ -174,7 +174,7 @@ func (p *demoPage) checkLiveBoard() {
 // checkBell checks that five hundred likes are one row and count once.
 func (p *demoPage) checkBell() {
 	p.t.Helper()
-	before := p.waitValue("bell")
+	before := p.waitNumber("bell")
 	p.pull("likes")
 	p.wait("the likes are told", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
 	p.waitShows("bell", fmt.Sprint(before+1))
@@ -190,7 +190,7 @@ func (p *demoPage) checkBell() {
 // checkChat checks that a message counts unless its reader has the conversation open.
 func (p *demoPage) checkChat() {
 	p.t.Helper()
-	before := p.waitValue("chat")
+	before := p.waitNumber("chat")
 	p.pull("say")
 	p.waitShows("chat", fmt.Sprint(before+1))
 	p.click("#left-chat-tab")
@@ -255,7 +255,7 @@ func (p *demoPage) loseOneAnswer(field string) {
 // checkAnnouncementAndDot checks that an announcement counts and a dot is lit.
 func (p *demoPage) checkAnnouncementAndDot() {
 	p.t.Helper()
-	before := p.waitValue("you")
+	before := p.waitNumber("you")
 	p.pull("announce")
 	p.waitShows("you", fmt.Sprint(before+1))
 	p.pull("dot")
@@ -287,7 +287,7 @@ func (p *demoPage) checkExplanation() {
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.left .why').dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true})), true)`)
 	p.wait("Escape closes it", `!document.querySelector('.left .why')`)
 	p.click(".left .app")
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	p.wait("the total's rows add up to it", fmt.Sprintf(`[...document.querySelectorAll('.left .why .sum')].reduce((sum, part) => sum + Number(part.textContent), 0) === %d`, total))
 	p.click(".left .why header button")
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .app').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
@@ -304,7 +304,7 @@ func (p *demoPage) checkExplanation() {
 // network is back.
 func (p *demoPage) checkCutNetwork() {
 	p.t.Helper()
-	before := p.waitValue("home")
+	before := p.waitNumber("home")
 	p.pull("cut")
 	p.wait("the right phone has no network", `document.querySelector('.device.right').dataset.state === 'cut'`)
 	for i := range 3 {
@@ -321,7 +321,7 @@ func (p *demoPage) checkCutNetwork() {
 // checkFlush checks that the numbers come back equal after Redis has lost everything.
 func (p *demoPage) checkFlush() {
 	p.t.Helper()
-	total := p.waitValue("icon")
+	total := p.waitNumber("icon")
 	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => { if (document.querySelector('.stage.shaken')) window.seenShaken = true; }).observe(document.querySelector('.stage'), {attributes: true}), true)`)
 	const flown = `window.flown.left > 0 && window.flown.right > 0`
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.flown = {left: 0, right: 0}, true)`)

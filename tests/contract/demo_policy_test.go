@@ -10,7 +10,7 @@ import (
 // checkPolicy checks that a source can be taken out of the total, and made a dot instead of a number, on both phones.
 func (p *demoPage) checkPolicy() {
 	p.t.Helper()
-	chats, total := p.waitValue("chat"), p.waitValue("icon")
+	chats, total := p.waitNumber("chat"), p.waitNumber("icon")
 	if chats == 0 {
 		p.t.Fatal("there are no unread messages: this test shows nothing")
 	}

@@ -111,9 +111,9 @@ func (p *demoPage) waitShows(tab, want string) {
 	}
 }
 
-// waitValue waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new world
+// waitNumber waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new world
 // counts some items later.
-func (p *demoPage) waitValue(tab string) int {
+func (p *demoPage) waitNumber(tab string) int {
 	p.t.Helper()
 	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
 	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))

@@ -14,7 +14,7 @@ var latin = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not
 // number.
 func (p *demoPage) checkHostCategory() {
 	p.t.Helper()
-	before := p.waitValue("bell")
+	before := p.waitNumber("bell")
 	for _, one := range [][2]string{
 		{"host:admin", `mutation { defineCategory(input: {name: "orders", expiryDays: 7, grouped: true, style: NUMBER, inTotal: true}) { created } }`},
 		{"host:ingest", `mutation { ingest(events: [{do: {notify: {category: "orders", to: ["user:mia"], title: "Your order was sent", body: "It arrives tomorrow."}}}]) { results { id } } }`},

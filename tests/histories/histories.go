@@ -9,20 +9,20 @@ import (
 	"testing"
 )
 
-// variable is the environment variable that selects the full set with the value "full". It is read while a test runs, so that
+// fullSetVariable is the environment variable that selects the full set with the value "full". It is read while a test runs, so that
 // Go's test cache knows of it.
-const variable = "TIDINGS_TEST_HISTORIES"
+const fullSetVariable = "TIDINGS_TEST_HISTORIES"
 
 // Full reports whether the full set is selected.
 func Full(tb testing.TB) bool {
 	tb.Helper()
-	switch value := os.Getenv(variable); value {
+	switch value := os.Getenv(fullSetVariable); value {
 	case "":
 		return false
 	case "full":
 		return true
 	default:
-		tb.Fatalf("%s is %q: it may be full, or not set", variable, value)
+		tb.Fatalf("%s is %q: it may be full, or not set", fullSetVariable, value)
 		return false
 	}
 }

@@ -16,18 +16,18 @@ func countHistories(t *testing.T, part int) (count int) {
 }
 
 func TestFullSetIsTriedWhenAskedFor(t *testing.T) {
-	t.Setenv(variable, "")
+	t.Setenv(fullSetVariable, "")
 	all := countHistories(t, 1)
 	for setting, want := range map[string]struct{ rapid, number int }{
 		"":     {all / 5, 7},
 		"full": {all, 70},
 	} {
-		t.Setenv(variable, setting)
+		t.Setenv(fullSetVariable, setting)
 		if got := countHistories(t, 5); got != want.rapid {
-			t.Errorf("%s=%s: rapid tries %d of %d histories, want %d", variable, setting, got, all, want.rapid)
+			t.Errorf("%s=%s: rapid tries %d of %d histories, want %d", fullSetVariable, setting, got, all, want.rapid)
 		}
 		if got := Number(t, 7, 70); got != want.number {
-			t.Errorf("%s=%s: Number(7, 70) is %d, want %d", variable, setting, got, want.number)
+			t.Errorf("%s=%s: Number(7, 70) is %d, want %d", fullSetVariable, setting, got, want.number)
 		}
 	}
 	if again := countHistories(t, 1); again != all {

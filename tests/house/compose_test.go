@@ -65,8 +65,8 @@ func (c *schemaCheck) checkPart(schema, value any, at string) {
 	c.faults = append(c.faults, faults...)
 }
 
-// checkSame checks the same value against another schema.
-func (c *schemaCheck) checkSame(schema any) {
+// checkAgainst checks the same value against another schema.
+func (c *schemaCheck) checkAgainst(schema any) {
 	mentioned, faults := c.s.check(schema, c.value, c.at)
 	maps.Copy(c.mentioned, mentioned)
 	c.faults = append(c.faults, faults...)
@@ -80,7 +80,7 @@ func (c *schemaCheck) checkKeyword(keyword string, with any) {
 	number, isNumber := c.value.(float64)
 	switch keyword {
 	case "$ref":
-		c.checkSame(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
+		c.checkAgainst(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
 	case "type":
 		c.checkTypes(with)
 	case "properties", "patternProperties":
@@ -97,7 +97,7 @@ func (c *schemaCheck) checkKeyword(keyword string, with any) {
 		}
 	case "allOf":
 		for _, one := range with.([]any) {
-			c.checkSame(one)
+			c.checkAgainst(one)
 		}
 	case "oneOf", "anyOf":
 		c.checkChoices(keyword, with.([]any))

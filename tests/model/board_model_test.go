@@ -30,7 +30,7 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 			n.Work(rapid.SampledFrom(n.Workers).Draw(t, "worker"))
 		},
 		"tail": func(t *rapid.T) {
-			if _, err := b.node(t).Caches.Log.RunOnce(t.Context()); err != nil {
+			if _, err := b.node(t).Caches.Changelog.RunOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -137,7 +137,7 @@ func (e *everything) readNotifications(t *rapid.T) {
 	for range rapid.IntRange(1, 2).Draw(t, "devices") {
 		e.N.Must(person, `mutation{markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){badges{version}}}`, nil, nil)
 	}
-	e.NotificationsSeenAt[person] = e.Clock
+	e.NotificationsSeenAt[person] = e.LikesNotified
 	if got := e.ReadBadges(t, person).Notifications; got.Like.Value+got.Comment.Value+got.Mention.Value > 0 {
 		t.Fatalf("%s: all is read, and notifications count %+v", person, got)
 	}

@@ -30,10 +30,10 @@ import (
 // configuration of its files, with addresses of this machine in place of the names of services.
 type composition struct {
 	t        *testing.T
-	network  string             // the first three parts of all addresses: 127.A.B
-	services map[string]service // of the compose file, by name
-	image    map[string]string  // the environment of the image
-	database string             // the URL of the database
+	network  string                    // the first three parts of all addresses: 127.A.B
+	services map[string]composeService // of the compose file, by name
+	image    map[string]string         // the environment of the image
+	database string                    // the URL of the database
 	nodes    map[string]*world.Process
 	URL      string // the proxy's URL
 
@@ -41,8 +41,8 @@ type composition struct {
 	lastClient int // the last part of the newest client's address
 }
 
-// service is a service of the compose file.
-type service struct {
+// composeService is a service of the compose file.
+type composeService struct {
 	Environment map[string]string
 	Command     string
 }
@@ -56,7 +56,7 @@ const clientsAbove = 100 // the last parts of clients' addresses are greater
 func startComposition(t *testing.T) *composition {
 	t.Helper()
 	c := &composition{t: t, network: network(), nodes: map[string]*world.Process{}, lastClient: clientsAbove}
-	var file struct{ Services map[string]service }
+	var file struct{ Services map[string]composeService }
 	if err := yaml.Unmarshal([]byte(c.readFile("deploy/compose/compose.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	if status, text := answer(); status != http.StatusServiceUnavailable || !strings.Contains(text, "shows") {
 		t.Errorf("before its shows were read: %d %q", status, text)
 	}
-	if _, err := n.Caches.Log.RunOnce(t.Context()); err != nil {
+	if _, err := n.Caches.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status, text := answer(); status != http.StatusOK {
@@ -113,7 +113,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 		}
 	}
 	wantSocketsRefused(t, n.URL)
-	if _, err := n.Caches.Log.RunOnce(t.Context()); err != nil {
+	if _, err := n.Caches.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range wants {

@@ -253,7 +253,7 @@ func (n *Node) RunJobsAndTail() {
 			busy = n.Work(worker) > 0 || busy
 		}
 	}
-	if _, err := n.Caches.Log.RunOnce(n.TB.Context()); err != nil {
+	if _, err := n.Caches.Changelog.RunOnce(n.TB.Context()); err != nil {
 		n.TB.Fatal(err)
 	}
 }

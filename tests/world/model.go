@@ -93,15 +93,15 @@ type World struct {
 	seen                map[string]int                   // reader -> number of posts up to their seen position
 	liked               map[string]map[string]int        // post -> liker -> time of the first like, kept when the like is undone
 	likeStands          map[string]map[string]bool       // post -> liker -> whether the like stands, which is false once it is undone
-	NotificationsSeenAt map[string]int                   // recipient -> the Clock up to which they have seen their notifications
+	NotificationsSeenAt map[string]int                   // recipient -> the LikesNotified up to which they have seen their notifications
 	MaySee              func(reader, author string) bool // whether a reader who follows the author may see their posts; nil: always
 	// Unshown reports whether the author hid from the reader, or blocked them, when the post at place was published; nil: never.
-	Unshown     func(reader, author string, place int) bool
-	Off         func(person, category string) bool // whether the person turned off the category of notifications; nil: nobody did
-	Clock       int                                // the number of likes that have notified an author, which serves as the time
-	Moves       []func(*rapid.T)                   // steps that may happen between two pages of CheckPagedFeed
-	JobsPending bool                               // jobs may wait, so feeds may be out of date
-	version     map[string]string                  // reader -> last version of their badges
+	Unshown       func(reader, author string, place int) bool
+	Off           func(person, category string) bool // whether the person turned off the category of notifications; nil: nobody did
+	LikesNotified int                                // the number of likes that have notified an author, which serves as the time
+	Moves         []func(*rapid.T)                   // steps that may happen between two pages of CheckPagedFeed
+	JobsPending   bool                               // jobs may wait, so feeds may be out of date
+	version       map[string]string                  // reader -> last version of their badges
 }
 
 // NewWorld makes the model of people on a node. flush empties Redis; nil if the history never does that.

@@ -42,11 +42,11 @@ func (w *World) Like(t *rapid.T) {
 	}
 	w.setLikeStands(post.ID, liker, !standing)
 	if _, before := w.liked[post.ID][liker]; !before {
-		w.Clock++
+		w.LikesNotified++
 		if w.liked[post.ID] == nil {
 			w.liked[post.ID] = map[string]int{}
 		}
-		w.liked[post.ID][liker] = w.Clock
+		w.liked[post.ID][liker] = w.LikesNotified
 	}
 }
 
@@ -64,7 +64,7 @@ func (w *World) markNotificationsSeen(t *rapid.T) {
 	w.N.Settle()
 	w.JobsPending = false
 	w.N.Must(person, `mutation{markNotificationsSeen(input:{categories:[LIKE]}){badges{total{value}}}}`, nil, nil)
-	w.NotificationsSeenAt[person] = w.Clock
+	w.NotificationsSeenAt[person] = w.LikesNotified
 	if got := w.ReadBadges(t, person).Notifications.Like.Value; got != 0 {
 		t.Fatalf("after the mark: %d likes", got)
 	}

@@ -188,7 +188,7 @@ func (w feedWatch) Expect(count int, newest string, authors ...string) {
 // TailChangelog brings the node cache up to date with the changelog.
 func (n *Node) TailChangelog() {
 	n.TB.Helper()
-	if _, err := n.Caches.Log.RunOnce(n.TB.Context()); err != nil {
+	if _, err := n.Caches.Changelog.RunOnce(n.TB.Context()); err != nil {
 		n.TB.Fatalf("the log: %v", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	version  = "0001763697600000"
-	newestID = "01DHJFY1G0003" // 2026-01-31, or thereabouts
+	factVersion = "0001763697600000"
+	newestID    = "01DHJFY1G0003" // 2026-01-31, or thereabouts
 )
 
 // peer starts the peer on a Redis with one user, number 7, with two posts in the feed.
@@ -38,8 +38,8 @@ func peer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 		}
 	}
 	for key, value := range map[string]string{
-		"p:" + newestID: version + `{"a":2,"k":"POST","b":"new"}`, "p:01DHJFY1G0002": version + `{"a":85,"k":"POST","b":"old"}`,
-		"{u2}:p": version + "2147480000" + `{"k":"bert","n":"Bert"}`, "{u85}:p": version + `{"k":"cleo"}`,
+		"p:" + newestID: factVersion + `{"a":2,"k":"POST","b":"new"}`, "p:01DHJFY1G0002": factVersion + `{"a":85,"k":"POST","b":"old"}`,
+		"{u2}:p": factVersion + "2147480000" + `{"k":"bert","n":"Bert"}`, "{u85}:p": factVersion + `{"k":"cleo"}`,
 	} {
 		if err := engine.Set(key, value); err != nil {
 			t.Fatal(err)

@@ -62,7 +62,8 @@ var life = []string{
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
 }
 
-// InsertLife gives the user of ID 1, ann, a row of everything that a user can have, beside the user of ID 2, bob. Both users must exist.
+// InsertLife inserts the rows of life. They give ann, the user of ID 1, one row of everything that a user can have. They also give bob, the
+// user of ID 2, rows that the export of ann must not contain. Both users must exist.
 func InsertLife(ctx context.Context, tx *sql.Tx) error {
 	for _, statement := range life {
 		if _, err := tx.Lines(ctx, statement); err != nil {

@@ -30,9 +30,9 @@ func Each(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
 }
 
 // Snapshot reads everything that Redis holds of one user's view.
-func Snapshot(tb testing.TB, c *rdb.Projections, user services.UserID) rdb.Snapshot {
+func Snapshot(tb testing.TB, c *rdb.Projections, user services.UserID) rdb.UserSnapshot {
 	tb.Helper()
-	snapshots, err := c.ReadSnapshots(tb.Context(), []services.UserID{user})
+	snapshots, err := c.ReadUserSnapshots(tb.Context(), []services.UserID{user})
 	if err != nil {
 		tb.Fatal(err)
 	}
