@@ -100,7 +100,7 @@ func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
 	}
 }
 
-func TestNothingNeedsTheTable(t *testing.T) {
+func TestNothingNeedsWhatExecLeavesOut(t *testing.T) {
 	looked := 0
 	for _, folder := range []string{".", "../resolvers", "../transport", "../services"} {
 		err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
@@ -110,6 +110,9 @@ func TestNothingNeedsTheTable(t *testing.T) {
 			text, err := os.ReadFile(path)
 			if looked++; strings.Contains(string(text), "UnmarshalInputFromContext") {
 				t.Errorf("%s reads the table of inputs, which leanSchema leaves out", path)
+			}
+			if regexp.MustCompile(`\.Around(Root)?Fields\(|RootFieldContext\(`).Match(text) && !strings.HasSuffix(path, ".generated.go") {
+				t.Errorf("%s needs a middleware or a context of fields, which compiled operations do not have", path)
 			}
 			return err
 		})

@@ -82,6 +82,9 @@ func drawFields(t *rapid.T, schema *ast.Schema, kind *ast.Definition, above []st
 		if below := schema.Types[field.Type.Name()]; below.Kind == ast.Object {
 			one += " { " + drawFields(t, schema, below, above) + " }"
 		}
+		if field.Name == "id" && slices.Contains(kind.Interfaces, "Node") && rapid.Bool().Draw(t, "of the node") {
+			one = "... on Node { " + one + " }"
+		}
 		if rapid.IntRange(0, 4).Draw(t, "fragment") == 0 {
 			one = "... on " + kind.Name + " { " + one + " }"
 		}

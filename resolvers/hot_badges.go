@@ -22,7 +22,8 @@ func badgesPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
-	named := len(wantedBelow(field.SelectionSet, nil)["Badges.id"]) > 0
+	wanted := wantedBelow(field.SelectionSet, nil)
+	named := len(wanted["Badges.id"])+len(wanted["Node.id"]) > 0
 	return &part{
 		joint: jointBadges,
 		key:   graph.AppendKey(nil, field),

@@ -185,6 +185,9 @@ func drawSelection(t *rapid.T, schema *ast.Schema, kind *ast.Definition, depth i
 		if below := schema.Types[field.Type.Name()]; below.Kind == ast.Object {
 			one += " " + drawSelection(t, schema, below, depth+1)
 		}
+		if field.Name == "id" && slices.Contains(kind.Interfaces, "Node") && rapid.Bool().Draw(t, "of the node") {
+			one = "... on Node { " + one + " }"
+		}
 		if rapid.IntRange(0, 4).Draw(t, "fragment") == 0 {
 			one = "... on " + kind.Name + " { " + one + " }"
 		}

@@ -143,10 +143,33 @@ func (o *OlderCounts) Of(category Category) *int {
 	return nil
 }
 
+// CategoryPositions are, for each category, the position of its newest notification that the counts have; 0 if there never was one.
+type CategoryPositions struct {
+	Like, Comment, Mention, Follow, Reminder PostID
+}
+
+// Of is the position of a category; nil if unknown.
+func (p *CategoryPositions) Of(category Category) *PostID {
+	switch category {
+	case CategoryLike:
+		return &p.Like
+	case CategoryComment:
+		return &p.Comment
+	case CategoryMention:
+		return &p.Mention
+	case CategoryFollow:
+		return &p.Follow
+	case CategoryReminder:
+		return &p.Reminder
+	}
+	return nil
+}
+
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
-	Newest         PostID // the position of the newest notification; 0 if there never was one
-	Version        uint64 // rises with every change of the list; 0 if it is not known
+	Newest         PostID            // the position of the newest notification; 0 if there never was one
+	Positions      CategoryPositions // not shown
+	Version        uint64            // rises with every change of the list; 0 if it is not known
 	Older          OlderCounts
 	Total          Count // the sum of the counts that enter it
 	Like           Count
@@ -204,14 +227,15 @@ type CategoryCount struct {
 	Category Category // one of Categories, or CategoryHost
 	Name     string   // the category's own name
 	Count    Count
-	Older    int // unseen notifications that are too old to count
+	Older    int    // unseen notifications that are too old to count
+	Newest   PostID // the position of the newest notification that the count has, 0 if there never was one; not shown
 }
 
 // Categories are the counts of all categories, in the order of Categories, and then those of the host application.
 func (n *NotificationCounts) Categories() []CategoryCount {
 	counts := make([]CategoryCount, len(Categories), len(Categories)+len(n.HostCounts))
 	for i, category := range Categories {
-		counts[i] = CategoryCount{category, string(category), *n.Of(category), *n.Older.Of(category)}
+		counts[i] = CategoryCount{category, string(category), *n.Of(category), *n.Older.Of(category), *n.Positions.Of(category)}
 	}
 	return append(counts, n.HostCounts...)
 }

@@ -74,11 +74,11 @@ func surrogate(text []byte) uint64 {
 	return half
 }
 
-// ParseTime reads a time as inputs have it, in RFC 3339. It refuses Go's zero time, the first moment of the year 1, because the
-// program takes it for no time.
+// ParseTime reads a time as inputs have it, in RFC 3339. It refuses the first millisecond of the year 1: with the precision of answers and
+// of SQL it is Go's zero time, which the program takes for no time.
 func ParseTime(text string) (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || t.IsZero() {
+	if err != nil || t.Truncate(time.Millisecond).IsZero() {
 		return time.Time{}, false
 	}
 	return t, true

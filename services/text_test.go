@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf16"
 
 	"pgregory.net/rapid"
@@ -58,4 +59,18 @@ func TestInvalidTextIsRefusedNotReplaced(t *testing.T) {
 			t.Errorf("%s, that is %q: %v", text, decoded, err)
 		}
 	})
+}
+
+// The first millisecond of the year 1 means no time, however a text writes it: times are stored and shown without what is below.
+func TestTimesThatMeanNone(t *testing.T) {
+	for text, is := range map[string]bool{
+		"0001-01-01T00:00:00Z": false, "0001-01-01T00:00:00.0005Z": false, "0001-01-01T00:00:00.0000001Z": false, "0001-01-01T01:00:00.000999+01:00": false,
+		"0001-01-01T00:00:00.001Z": true, "0001-01-01T00:00:01Z": true, "1970-01-01T00:00:00Z": true, "2026-01-31T09:30:00.0004+02:00": true,
+		"2026-01-31": false, "": false,
+	} {
+		got, ok := ParseTime(text)
+		if ok != is || ok && got.Truncate(time.Millisecond).IsZero() {
+			t.Errorf("%q: %v, %v", text, got, ok)
+		}
+	}
 }

@@ -68,6 +68,11 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if operation == nil || operation.Operation != ast.Query {
 		return left
 	}
+	varies := len(operation.VariableDefinitions)+len(request.Variables) > 0
+	// Without a plan the executor reads the variables and computes the price.
+	if varies && f.quick.Quick(operation, nil) == nil {
+		return &knownRequest{answerable: true, unique: true}
+	}
 	variables, ok := f.queries.documents.readVariables(doc, operation, request)
 	// The executor reports what is wrong with them. The request is known to be a query, so the front may run the executor.
 	if !ok {
@@ -90,7 +95,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 }
 
 // longText is the length of a text from which on it is taken for a cursor or an ID. Names of enums and categories are shorter.
-const longText = 24
+const longText = 16
 
 // hasLongText reports whether a value of JSON has a text that hardly comes again, such as a cursor.
 func hasLongText(value any) bool {

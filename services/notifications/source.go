@@ -56,6 +56,7 @@ func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Noti
 // so that a watcher of the list reads it again.
 func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.ShownBadges) {
 	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
+	badges.Notifications.Positions = earlier.Badges.Notifications.Positions
 }
 
 // Facts counts every category from its rows, for badges that Redis does not have.
@@ -118,6 +119,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 			}
 			// The expiry is in the definition and not in the configuration.
 			one := shown.HostCount(counts.Category)
+			one.Newest = counts.Newest
 			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
 		}
 		value, aged := expiry.splitByExpiry(counts, today)
@@ -131,6 +133,9 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 		}
 		*older, count.Value = aged, value
 		shown.Newest = max(shown.Newest, counts.Newest)
+		if position := shown.Positions.Of(counts.Category); position != nil {
+			*position = counts.Newest
+		}
 		// The versions only rise, so their sum rises with any of them.
 		shown.Version += counts.Version
 	}
@@ -138,7 +143,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the unseen notifications of each category that counts. Each item says which call clears it.
 func (s Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	return s.explain(ctx, of, of.Most(), services.MaxPostID)
+	return s.explain(ctx, of, of.Most(), func(services.Category) services.PostID { return 0 })
 }
 
 // newestSearched is the number of unseen notifications of a category among which Newest looks for one that the badges count.
@@ -148,13 +153,22 @@ const newestSearched = 4
 // the counts. If it alerted in that moment, the message would have a number without it, and a device that takes only alerts would
 // keep this number.
 func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (list []services.Explanation, known bool, err error) {
-	list, err = s.explain(ctx, of, newestSearched, of.Badges.Notifications.Newest)
+	shown := &of.Badges.Notifications
+	list, err = s.explain(ctx, of, newestSearched, func(category services.Category) services.PostID {
+		if position := shown.Positions.Of(category); position != nil {
+			return *position
+		}
+		if count := shown.HostCount(category); count != nil {
+			return count.Newest
+		}
+		return 0
+	})
 	return list, true, err
 }
 
 // explain lists the unseen notifications of each category that counts, up to a position and at most limit of each. It reads limit
-// of each before it leaves out those after the position. Position 0, of badges that do not know their newest one, leaves out none.
-func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int, upTo services.PostID) (list []services.Explanation, err error) {
+// of each before it leaves out those after the position. Position 0, of badges that know no notification of the category, leaves out none.
+func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int, upTo func(category services.Category) services.PostID) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {
 		return nil, err
@@ -168,7 +182,7 @@ func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int
 	}
 	items := map[services.Category][]services.Item{}
 	for _, notification := range page.Notifications {
-		if upTo > 0 && notification.Place > upTo {
+		if last := upTo(notification.Category); last > 0 && notification.Place > last {
 			continue
 		}
 		notification.Reach = 0 // marking one row does not clear others

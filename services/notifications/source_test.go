@@ -59,6 +59,10 @@ func TestTheNewestAreThoseThatTheBadgesCount(t *testing.T) {
 		n.doWithJobs(n.like(users[2], posts[1]))
 		second := n.render(n.Document(author))
 		want("badges before the second like", first, 1)
+		// Another category's newest notification says nothing of the likes that are counted.
+		ahead := *first
+		ahead.Notifications.Newest = services.MaxPostID
+		want("badges before the second like, and after a later follow", &ahead, 1)
 		want("the second like", second, 2)
 		for _, post := range posts[2:] {
 			n.doWithJobs(n.like(users[1], post))
