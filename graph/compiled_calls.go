@@ -3,6 +3,7 @@ package graph
 import (
 	"bytes"
 	"context"
+	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -18,7 +19,8 @@ func (ec *executionContext) answer(ctx context.Context, operation *selection[roo
 			data = []byte(null)
 		}
 	}()
-	r, serial := &run{ec: ec}, ec.OperationContext.Operation.Operation == ast.Mutation
+	serial := ec.OperationContext.Operation.Operation == ast.Mutation
+	r := run{ec: ec, calls: new(sync.WaitGroup), alone: serial || operation.calls == 1}
 	begun := &objectResult[root]{selection: operation, value: &root{}}
 	for _, field := range operation.fields {
 		if field.start == nil {
@@ -37,7 +39,7 @@ func (ec *executionContext) answer(ctx context.Context, operation *selection[roo
 	return data
 }
 
-// call is the result of a field that a resolver answers. The goroutine of the call sets below; nil means that the field failed.
+// call is the result of a field that a resolver answers. The call sets below; nil means that the field failed.
 type call struct{ below result }
 
 func (c *call) append(to []byte) (out []byte, ok bool) {
@@ -47,19 +49,25 @@ func (c *call) append(to []byte) (out []byte, ok bool) {
 	return c.below.append(to)
 }
 
-// start runs a call in a goroutine of its own. do returns what the call found; nil if it failed. A panic of do itself is an error of the
-// object, because resolvers recover in resolve and in the executor's methods.
-func (r *run) start(ctx context.Context, do func() result) result {
+// start runs a call, in a goroutine of its own unless it is alone. do returns what the call found; nil if it failed.
+func (r run) start(ctx context.Context, do func() result) result {
 	c := &call{}
-	r.calls.Go(func() {
-		defer func() {
-			if fault := recover(); fault != nil {
-				r.ec.Error(ctx, r.ec.Recover(ctx, fault))
-			}
-		}()
-		c.below = do()
-	})
+	if r.alone {
+		c.below = r.try(ctx, do)
+	} else {
+		r.calls.Go(func() { c.below = r.try(ctx, do) })
+	}
 	return c
+}
+
+// try calls do. A panic of do itself is an error of the object, because resolvers recover in resolve and in the executor's methods.
+func (r run) try(ctx context.Context, do func() result) (found result) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.ec.Error(ctx, r.ec.Recover(ctx, fault))
+		}
+	}()
+	return do()
 }
 
 // marshaled is a value that the executor has made.
@@ -82,7 +90,7 @@ type method[T any] func(ec *executionContext, ctx context.Context, field graphql
 // called is a field that a method of the executor answers.
 func called[T any](field *ast.Field, nonNull bool, answer method[T]) *compiledField[T] {
 	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r *run, v *T) result {
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r run, v *T) result {
 		return r.start(ctx, func() result {
 			value := answer(r.ec, ctx, collected, v)
 			if value == graphql.Null {
@@ -107,7 +115,7 @@ type fieldContextFunc func(ec *executionContext, ctx context.Context, field grap
 type resolver[T, V any] func(ctx context.Context, ec *executionContext, v *T) (V, error)
 
 // resolve calls a resolver as the executor does, and reports its error. ok is false if it failed. inner is the context for the fields below.
-func resolve[T, V any](ctx context.Context, r *run, v *T, field graphql.CollectedField, makeContext fieldContextFunc, call resolver[T, V]) (inner context.Context, value V, ok bool) {
+func resolve[T, V any](ctx context.Context, r run, v *T, field graphql.CollectedField, makeContext fieldContextFunc, call resolver[T, V]) (inner context.Context, value V, ok bool) {
 	made, err := makeContext(r.ec, ctx, field)
 	if err != nil {
 		return ctx, value, false
@@ -140,7 +148,7 @@ func resolvedObject[T, U any](field *ast.Field, nonNull bool, of *selection[U], 
 		return nil
 	}
 	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r *run, v *T) result {
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r run, v *T) result {
 		return r.start(ctx, func() result {
 			inner, value, ok := resolve(ctx, r, v, collected, makeContext, call)
 			switch {
@@ -163,7 +171,7 @@ func resolvedList[T, U any](field *ast.Field, nonNull listNulls, of *selection[U
 		return nil
 	}
 	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r *run, v *T) result {
+	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r run, v *T) result {
 		return r.start(ctx, func() result {
 			inner, items, ok := resolve(ctx, r, v, collected, makeContext, call)
 			if !ok {

@@ -26,6 +26,8 @@ type faulty struct {
 	seed  uint64
 	share uint64 // of a hundred calls, how many fail
 
+	meet func() // is called by each LikeCount; nil for nothing
+
 	mu     sync.Mutex
 	events []string // the mutations' calls, in their order
 }
@@ -106,6 +108,9 @@ func (f faultyPost) ViewerCanEdit(_ context.Context, post *Post) (bool, error) {
 }
 
 func (f faultyPost) LikeCount(_ context.Context, post *Post) (*int, error) {
+	if f.meet != nil {
+		f.meet()
+	}
 	count := len(post.ID)
 	if post.ID == "post:1" {
 		return nil, f.outcome("likeCount", post.ID)
@@ -231,6 +236,41 @@ func TestCompiledMutationsRunInTheirOrder(t *testing.T) {
 	}
 	if answerOf(t, NewSchema, f, "mutation {"+text.String()+" }", nil); !slices.Equal(f.events, want) {
 		t.Errorf("the calls were %v", f.events)
+	}
+}
+
+// All calls of a list, of an object and of the objects beside it begin before any of them is waited for: a loader reads for all of them at
+// once.
+func TestCallsMeet(t *testing.T) {
+	for text, calls := range map[string]int{
+		`{ viewer { homeFeed { edges { node { likeCount } } } } }`:                                                              3,
+		`{ viewer { homeFeed { nodes { likeCount } } } }`:                                                                       3,
+		`{ viewer { homeFeed { nodes { parent { likeCount } likeCount } edges { node { likeCount } } } } }`:                     9,
+		`{ viewer { a: homeFeed { nodes { likeCount } } b: homeFeed { nodes { likeCount } } } }`:                                6,
+		`{ a: viewer { homeFeed(first: 1) { nodes { likeCount } } } b: viewer { homeFeed(first: 1) { nodes { likeCount } } } }`: 2,
+		`mutation { likePost(input: {postId: "post:a"}) { post { a: likeCount b: likeCount parent { likeCount } } } }`:          3,
+	} {
+		met := make(chan struct{})
+		late, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		var here sync.Mutex
+		left := calls
+		f := &faulty{meet: func() {
+			here.Lock()
+			if left--; left == 0 {
+				close(met)
+			}
+			here.Unlock()
+			select {
+			case <-met:
+			case <-late.Done():
+				t.Errorf("%s: a call was waited for before the others had begun", text)
+			}
+		}}
+		answerOf(t, NewSchema, f, text, nil)
+		cancel()
+		if left != 0 {
+			t.Errorf("%s: %d calls are missing", text, left)
+		}
 	}
 }
 
