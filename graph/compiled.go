@@ -13,11 +13,11 @@ import (
 )
 
 // The executor of gqlgen gives each field a context, and a goroutine if a resolver answers it. Most fields of a list need neither: they
-// are in the value that one resolver has returned for the whole page. So a query is compiled once for its document, into functions that
-// append JSON and that call resolvers only for the fields that have one. compiled.generated.go has a compiler for each type, which
+// are in the value that one resolver has returned for the whole page. So a query or a mutation is compiled once for its document, into
+// functions that append JSON and that call resolvers only for the fields that have one. compiled.generated.go has a compiler for each type, which
 // graph/generate makes of the schema.
 //
-// A compiled query begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders read for all
+// A compiled operation begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders read for all
 // of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A selection that is not
 // plain, see PlainFields, is not compiled.
 

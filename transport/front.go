@@ -70,8 +70,8 @@ const (
 	// A head takes about 3 KB with the copies of its text, so this is enough for some 5,000 clients. If a head was forgotten, its
 	// token is verified again.
 	headsBytes = 16 << 20 // of remembered heads with their viewers
-	// Only the texts of bodies are counted. Applications send few different bodies but for cursors and IDs. A body with these is not
-	// remembered, nor is one with variables that the executor answers, so this is ample.
+	// Only the texts of bodies are counted. Applications send few different bodies but for cursors and IDs. A body with these in its
+	// variables is not remembered, so this is ample.
 	requestsBytes = 256 << 10
 	frontPath     = "/graphql" // the path of plain requests
 )

@@ -68,10 +68,10 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if operation == nil || operation.Operation != ast.Query {
 		return left
 	}
-	varies := len(operation.VariableDefinitions)+len(request.Variables) > 0
-	// Without a plan the executor reads the variables and computes the price.
+	varies, unique := len(operation.VariableDefinitions)+len(request.Variables) > 0, hasLongText(request.Variables)
+	// The executor reads the variables and computes the price of what Quick does not answer.
 	if varies && f.quick.Quick(operation, nil) == nil {
-		return &knownRequest{answerable: true, unique: true}
+		return &knownRequest{answerable: true, unique: unique}
 	}
 	variables, ok := f.queries.documents.readVariables(doc, operation, request)
 	// The executor reports what is wrong with them. The request is known to be a query, so the front may run the executor.
@@ -84,11 +84,11 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 		return left
 	}
 	known := &knownRequest{
-		answerable: true, unique: hasLongText(request.Variables), quick: f.quick.Quick(operation, variables), price: price,
+		answerable: true, unique: unique, quick: f.quick.Quick(operation, variables), price: price,
 		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation, Variables: variables},
 	}
 	// Loops answer remembered bodies only.
-	if f.loops != nil && known.quick != nil && !known.unique {
+	if f.loops != nil && known.quick != nil && !unique {
 		known.joint = f.loops.schema.Joint(operation, variables)
 	}
 	return known

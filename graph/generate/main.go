@@ -79,7 +79,8 @@ type field struct {
 }
 
 // Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended, and nodes are read from the edges of
-// their connection. The result of a resolver is compiled if it is an object or a list of objects. All other fields are called: the executor's own method answers them.
+// their connection. The result of a resolver is compiled if it is an object or a list of objects. All other fields are called: the
+// executor's own method answers them.
 func (f field) Compiler() string {
 	if f.IsResolver && !f.HasDirectives() && !f.IsBatch() {
 		if code := f.nodes(); code != "" {
