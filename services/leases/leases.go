@@ -28,6 +28,10 @@ const (
 	lookEvery = 2 * time.Second // for rows that no node holds
 	// PauseFor is how long work waits after an engine did not answer, and the longest that giving up a row may take.
 	PauseFor = time.Second
+
+	// clockStep is the most by which a database's clock is behind the machine's when it is read. SQLite's clock counts whole
+	// milliseconds, and what it returns is rounded to some 40 us.
+	clockStep = 2 * time.Millisecond
 )
 
 // ErrLeaseLost ends the work on a row that another node holds, or that is gone.
@@ -228,8 +232,9 @@ func (l *Lease) Hold(ctx context.Context) error {
 	if !leads {
 		return ErrLeaseLost
 	}
-	// now was read before the lease began, so until is never later than the end of the lease.
-	l.renewAt, l.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)
+	// now was read before the lease began, and the database read its clock at most clockStep behind. So until is never later than
+	// the end of the lease.
+	l.renewAt, l.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease-clockStep)
 	return nil
 }
 

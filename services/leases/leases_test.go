@@ -62,6 +62,17 @@ func (s *studio) run(text string) {
 	}
 }
 
+// readEnd reads when the lease of a painting ends, in microseconds by the database's clock.
+var readEnd = sql.NewStatement("read when the lease of a painting ends", `SELECT until_us FROM paintings WHERE name = $1`)
+
+// endsAt returns what readEnd reads.
+func (s *studio) endsAt(painting string) int64 {
+	s.t.Helper()
+	ends, err := sql.ReadColumn[int64](s.t.Context(), s.db, readEnd, painting)
+	s.must(err)
+	return ends[0]
+}
+
 // pool makes the pool of a node, with leases of a length. Every step of its workers first calls Hold.
 func (s *studio) pool(node string, lease time.Duration) *leases.WorkerPool {
 	return leases.NewWorkerPool(leases.Config{
@@ -182,6 +193,20 @@ func TestALeaseEndsByItself(t *testing.T) {
 		other.Resign(t.Context())
 		if free := s.free(s.pool("third", lease)); !slices.Equal(free, []string{"a"}) {
 			t.Errorf("%v are free after the resignation", free)
+		}
+	})
+}
+
+// A holder stops by its own clock before the lease ends by the database's, which may count in steps.
+func TestTheHolderStopsBeforeItsLeaseEnds(t *testing.T) {
+	eachDatabase(t, []string{"a"}, func(s *studio) {
+		for range 50 { // SQLite counts milliseconds, so one lease may end in time by chance
+			lease := s.pool("node", time.Hour).Lease("a")
+			s.must(lease.Hold(t.Context()))
+			if after := lease.Until().Sub(time.UnixMicro(s.endsAt("a"))); after > 0 {
+				s.t.Fatalf("the holder goes on for %s after the end", after)
+			}
+			lease.Resign(t.Context())
 		}
 	})
 }
