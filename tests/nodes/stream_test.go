@@ -224,8 +224,8 @@ func TestChangesOfEverybody(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), withStream(time.Second))
 	c := newCrowd(t, 2, p.A, p.B)
 	reader := &world.Changes{}
-	p.A.Follow("ann", "star")
 	p.A.MakeHuge("star")
+	p.A.Follow("ann", "star")
 	p.A.Announce(map[string]any{"title": "news", "content": "for all"})
 	p.B.RaiseDot(map[string]any{"name": "shop"})
 	p.B.Publish("star", "hello")

@@ -108,7 +108,8 @@ func (n *Node) RaiseDot(input map[string]any) {
 	n.Must("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
 }
 
-// MakeHuge pins the authors' mode to huge, so that their posts are pulled from now on.
+// MakeHuge pins the authors' mode to huge, so that their posts are pulled from now on. It names them in nobody's document, so it must
+// come before their followers: the document of a follower from before would lack their posts until an audit.
 func (n *Node) MakeHuge(keys ...string) {
 	n.TB.Helper()
 	numbers := n.IDsOf(keys...)
